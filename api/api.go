@@ -1,5 +1,5 @@
-// Package api defines the vocabulary of docs/reference/protocol.md: the names of headers and events, the states of a table, the form of an
-// ETag and the JSON documents. Servers and clients use only this package to write and read them.
+// Package api defines the vocabulary of docs/reference/protocol.md: the names of headers and events, the states of a table, the
+// form of an ETag and the JSON documents. Servers and clients use only this package to write and read them.
 //
 // [Tag] is an ETag of a route server. [ParseTag] accepts only the spelling that [Tag.String] writes. [ParseTags] parses
 // If-None-Match of a request, and [ParseEntity] parses ETag of an answer. [Backoff] returns the delay before a retry.
@@ -75,7 +75,8 @@ func FormatTime(at time.Time) string { return at.UTC().Format(timeFormat) }
 // ParseTime parses RFC 3339 with any fraction and zone.
 func ParseTime(s string) (time.Time, error) { return time.Parse(time.RFC3339, s) }
 
-// AgeSeconds returns the time from at until now, or 0 if at is unknown. It is never negative, although the clocks of two machines differ.
+// AgeSeconds returns the time from at until now, or 0 if at is unknown. It is never negative, although the clocks of two machines
+// differ.
 func AgeSeconds(now, at time.Time) float64 {
 	if at.IsZero() {
 		return 0

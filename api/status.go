@@ -128,8 +128,8 @@ type File struct {
 	// LastRead is when the table in the file was last known to be current, as far as the disk has it.
 	LastRead time.Time `json:"last_read,omitzero"`
 	Error    string    `json:"error,omitempty"` // of the last attempt; empty if it succeeded
-	// Unusable is why the existing file could not be used; empty if it could. KeptAs is its new name; if it could not be moved, nothing is
-	// written.
+	// Unusable is why the existing file could not be used; empty if it could. KeptAs is its new name; if it could not be moved,
+	// nothing is written.
 	Unusable string `json:"unusable,omitempty"`
 	KeptAs   string `json:"kept_as,omitempty"`
 }

@@ -29,7 +29,8 @@ type Order struct {
 }
 
 const (
-	// DefaultSteering is how long a freeze or pin lasts by default, and MaxSteering how long at most, unless it lasts until it is released.
+	// DefaultSteering is how long a freeze or pin lasts by default, and MaxSteering how long at most, unless it lasts until it is
+	// released.
 	DefaultSteering = time.Hour
 	MaxSteering     = 7 * 24 * time.Hour
 )
@@ -61,8 +62,8 @@ const (
 	PathKeptHistory = "/kept/history" // the same for a starting replica, in the form of the files
 )
 
-// HistoryEntry is a change of the served Ingresses, RouteGroups and default filters, or a decision about them. Changes of endpoints alone have
-// no entry.
+// HistoryEntry is a change of the served Ingresses, RouteGroups and default filters, or a decision about them. Changes of
+// endpoints alone have no entry.
 type HistoryEntry struct {
 	N        uint64       `json:"n"` // counts the entries of a server, from 1
 	At       time.Time    `json:"at"`

@@ -12,8 +12,9 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Danger is a rule for arguments that pass every check of a proxy and then end its process, block it permanently, or exhaust its memory
-// or a core, again after each restart. The compiler leaves such routes out, and a data plane removes them from fetched tables.
+// Danger is a rule for arguments that pass every check of a proxy and then end its process, block it permanently, or exhaust its
+// memory or a core, again after each restart. The compiler leaves such routes out, and a data plane removes them from fetched
+// tables.
 type Danger struct {
 	Filters []string // names of the filters
 	Rule    string   // what an argument must be: a clause
@@ -137,7 +138,8 @@ func Survives(filters []*eskip.Filter) error {
 	return nil
 }
 
-// within checks a number. A proxy truncates fractions. Other types are not checked: a proxy refuses them, or they have another meaning.
+// within checks a number. A proxy truncates fractions. Other types are not checked: a proxy refuses them, or they have another
+// meaning.
 func within(args []any, at int, what string, least, most int64) string {
 	if at >= len(args) {
 		return ""
@@ -228,8 +230,8 @@ type Killer struct {
 	Err error // names the filter and the mistake
 }
 
-// killers returns the routes of t that no proxy survives, sorted by id. checked is a table without such routes, or nil; routes that t shares
-// with it are not checked again. A route is parsed only if its text contains a filter with a rule.
+// killers returns the routes of t that no proxy survives, sorted by id. checked is a table without such routes, or nil; routes
+// that t shares with it are not checked again. A route is parsed only if its text contains a filter with a rule.
 func killers(checked, t *table.Table) (found []Killer) {
 	var before table.List
 	if checked != nil {
@@ -248,8 +250,8 @@ func killers(checked, t *table.Table) (found []Killer) {
 	return found
 }
 
-// WithoutKillers returns t without the routes that no proxy survives, and these routes, sorted by id: one bad route must not block the others.
-// checked is a table without such routes, or nil; routes that t shares with it are not checked again.
+// WithoutKillers returns t without the routes that no proxy survives, and these routes, sorted by id: one bad route must not
+// block the others. checked is a table without such routes, or nil; routes that t shares with it are not checked again.
 func WithoutKillers(checked, t *table.Table) (*table.Table, []Killer) {
 	found := killers(checked, t)
 	if len(found) == 0 {

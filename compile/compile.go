@@ -140,8 +140,8 @@ func (c *Compiler) Latest() *Result { return c.latest.Load() }
 // Known returns the result of one of the last builds, of a snapshot with the same objects; nil if there is none. It has no problems.
 func (c *Compiler) Known(s *kube.Snapshot) *Result { return known(c.builds(), s) }
 
-// Beside compiles another snapshot with the same options, such as one in which some objects have earlier versions. It changes nothing, and
-// its cost is proportional to the differences. The Result and the compiler may be used meanwhile.
+// Beside compiles another snapshot with the same options, such as one in which some objects have earlier versions. It changes
+// nothing, and its cost is proportional to the differences. The Result and the compiler may be used meanwhile.
 func (r *Result) Beside(s *kube.Snapshot) *Result {
 	c := &Compiler{set: r.state.rules, fixed: r.state.fixed.unit}
 	next := c.build(s, []*Result{r})

@@ -119,47 +119,52 @@ func oldest(all []claim) []claim {
 
 // settleIDs gives each id to one route, and finds the routes that match the same.
 func (c *change) settleIDs() {
-	ids, matches := make(map[uint64]struct{}), make(map[uint64]struct{})
+	ids, matches := make([]uint64, 0, len(c.added)), make([]uint64, 0, len(c.added)) // hashes, because a first build has many
 	for _, one := range c.removed {
 		r := one.route()
 		c.ids.Delete(entry{r.ID, one})
-		ids[r.ID], matches[r.Match] = struct{}{}, struct{}{}
-		if r.Match != 0 {
-			c.matches.Delete(entry{r.Match, one})
-		}
+		c.matches.Delete(entry{r.Match, one})
+		ids, matches = append(ids, r.ID), append(matches, r.Match)
+	}
+	for _, one := range c.added {
+		ids, matches = append(ids, one.route().ID), append(matches, one.route().Match)
 	}
 	load(c.ids, c.added, func(r *rules.Route) uint64 { return r.ID })
 	load(c.matches, c.added, func(r *rules.Route) uint64 { return r.Match })
-	for _, one := range c.added {
-		ids[one.route().ID], matches[one.route().Match] = struct{}{}, struct{}{}
-	}
 	var texts rules.Texts // of an object with many contests once
-	for hash := range ids {
+	for _, hash := range distinct(ids) {
 		was, _ := c.contests.Get(&contest{hash: hash})
 		is := c.contestOf(hash, &texts)
-		if is == nil {
-			if was != nil {
-				c.contests.Delete(was)
-			}
-		} else {
+		if is != nil {
 			c.contests.Set(is)
+		} else if was != nil {
+			c.contests.Delete(was)
 		}
 		for _, of := range [2]*contest{was, is} { // whether they are in the table may differ
 			for ; of != nil; of = of.other {
 				for _, one := range of.claims {
-					matches[one.route().Match] = struct{}{}
+					matches = append(matches, one.route().Match)
 				}
 			}
 		}
 	}
-	delete(matches, 0)
-	for hash := range matches {
+	for _, hash := range distinct(matches) {
 		if problems := c.shadowsOf(hash, &texts); len(problems) > 0 {
 			c.shadows.Set(shadow{hash, problems})
 		} else {
 			c.shadows.Delete(shadow{hash: hash})
 		}
 	}
+}
+
+// distinct returns hashes without repetitions and 0. It changes the list.
+func distinct(hashes []uint64) []uint64 {
+	slices.Sort(hashes)
+	hashes = slices.Compact(hashes)
+	if len(hashes) > 0 && hashes[0] == 0 {
+		return hashes[1:]
+	}
+	return hashes
 }
 
 // load adds claims to a set by their hashes, except 0. Sorted, they touch each node of the set once.
@@ -176,32 +181,36 @@ func load(s *set[entry], added []claim, hash func(*rules.Route) uint64) {
 	}
 }
 
-// differing returns the routes that are in the table of one of the two states only.
+// differing returns the routes that are in the table of one of the two states only. It can be called once: it uses the memory of the change.
 func (c *change) differing() (gone, fresh []claim) {
-	gone = slices.DeleteFunc(slices.Clone(c.removed), func(one claim) bool { return !c.before.has(one) })
-	fresh = slices.DeleteFunc(slices.Clone(c.added), func(one claim) bool { return !c.has(one) })
 	contests, seen := make(map[*contest]bool), make(map[claim]bool)
-	for _, one := range slices.Concat(c.removed, c.added) { // routes of other objects may have got an id, or lost one
-		is, _ := c.contests.Get(&contest{hash: one.route().ID})
-		was, _ := c.before.contests.Get(&contest{hash: one.route().ID})
-		for _, of := range [2]*contest{was, is} {
-			for ; of != nil && !contests[of]; of = of.other {
-				contests[of] = true
-				for _, other := range of.claims {
-					if seen[other] || !c.before.exists(other) || !c.exists(other) {
-						continue
-					}
-					seen[other] = true
-					switch had, has := c.before.has(other), c.has(other); {
-					case had && !has:
-						gone = append(gone, other)
-					case has && !had:
-						fresh = append(fresh, other)
-					}
+	flipped := func(of *contest) { // routes of other objects may have got an id, or lost one
+		for ; of != nil && !contests[of]; of = of.other {
+			contests[of] = true
+			for _, one := range of.claims {
+				if seen[one] || !c.before.exists(one) || !c.exists(one) {
+					continue
+				}
+				seen[one] = true
+				switch had, has := c.before.has(one), c.has(one); {
+				case had && !has:
+					gone = append(gone, one)
+				case has && !had:
+					fresh = append(fresh, one)
 				}
 			}
 		}
 	}
+	for _, list := range [2][]claim{c.removed, c.added} {
+		for _, one := range list {
+			for _, s := range [2]*state{c.before, c.state} {
+				of, _ := s.contests.Get(&contest{hash: one.route().ID})
+				flipped(of)
+			}
+		}
+	}
+	gone = append(gone, slices.DeleteFunc(c.removed, func(one claim) bool { return !c.before.has(one) })...)
+	fresh = append(slices.DeleteFunc(c.added, func(one claim) bool { return !c.has(one) }), fresh...)
 	return gone, fresh
 }
 

@@ -155,7 +155,7 @@ func (r *Result) try(o kube.Object, view *rules.View) (Trial, error) {
 	with.add(tried)
 	with.settle(func(*host) *rules.Unit { return nil })
 
-	result := Trial{Routes: with.inspect(tried)}
+	result, problems := Trial{Routes: with.inspect(tried)}, with.problemsOf(tried)
 	gone, fresh := with.differing()
 	result.CatchAlls, result.ReplacedCatchAlls = catchAlls(fresh), catchAlls(gone)
 	for _, p := range tried.unit.Problems() {
@@ -164,7 +164,7 @@ func (r *Result) try(o kube.Object, view *rules.View) (Trial, error) {
 			result.Problems = append(result.Problems, p)
 		}
 	}
-	result.Problems = append(result.Problems, with.problemsOf(tried)...)
+	result.Problems = append(result.Problems, problems...)
 	return result, nil
 }
 

@@ -34,8 +34,8 @@ type Query struct {
 	Host      string    `json:"host,omitempty"`
 }
 
-// ParseQuery parses user input: a kind and NAMESPACE/NAME, or one word: a host if it contains a dot or dash, otherwise the id of a
-// route. The default namespace is "default".
+// ParseQuery parses user input: a kind and NAMESPACE/NAME, or one word: a host if it contains a dot or dash, otherwise the id of
+// a route. The default namespace is "default".
 func ParseQuery(words ...string) (Query, error) {
 	switch len(words) {
 	case 1:

@@ -52,7 +52,8 @@ func (x *explainer) newest(o *Object) string {
 	return ""
 }
 
-// reportHold marks the objects that are served in an earlier state, and adds the reason to the cause and the way out to the advice.
+// reportHold marks the objects that are served in an earlier state, and adds the reason to the cause and the way out to the
+// advice.
 func (x *explainer) reportHold() {
 	x.out.Hold = x.Hold
 	var kept []string

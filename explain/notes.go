@@ -15,8 +15,8 @@ import (
 
 const maxNotes = 8
 
-// notes explains why an object that is served as written may still not do what its team expects: requests that its routes leave out,
-// and texts without effect. Probable mistakes become findings.
+// notes explains why an object that is served as written may still not do what its team expects: requests that its routes leave
+// out, and texts without effect. Probable mistakes become findings.
 func (x *explainer) notes(o *Object, in compile.Inspection, own map[string]bool, main []*eskip.Route) {
 	x.checkAnnotations(o.Owner, in.Object.Metadata().Annotations)
 	for _, route := range main {
@@ -41,8 +41,8 @@ func (o *Object) note(format string, args ...any) {
 	}
 }
 
-// leftOut notes requests that nearly match a route and get none: with another method, from another address, or without the trailing
-// slash.
+// leftOut notes requests that nearly match a route and get none: with another method, from another address, or without the
+// trailing slash.
 func (x *explainer) leftOut(o *Object, r *eskip.Route, s sample) {
 	if x.beyond(s.host) {
 		return
@@ -81,8 +81,8 @@ func (x *explainer) leftOut(o *Object, r *eskip.Route, s sample) {
 	}
 }
 
-// checkLost reports a route that gets no requests, because other routes of its object take them. [explainer.ask] reports requests that
-// other objects take.
+// checkLost reports a route that gets no requests, because other routes of its object take them. [explainer.ask] reports requests
+// that other objects take.
 func (x *explainer) checkLost(owner kube.Ref, id string, meant []sample, own map[string]bool) {
 	var first *eskip.Route
 	var why, url string

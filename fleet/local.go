@@ -93,11 +93,8 @@ func (r *Registry) show(c *client, now time.Time) Client {
 	one.Replica, one.Stream, one.IntervalSeconds, one.Suspects = r.cfg.Name, c.streams > 0, c.pace().Seconds(), c.showSuspects(now)
 	var behind time.Duration
 	one.State, one.BehindVersions, behind = r.judge(c, now)
-	if one.State == Silent {
-		one.Otherwise = standing(c, one.BehindVersions)
-	}
 	one.BehindSeconds = behind.Seconds()
-	if one.State != Rejected && one.Otherwise != Rejected {
+	if !c.rejects() {
 		one.Reason = ""
 	}
 	return one

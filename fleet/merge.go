@@ -130,11 +130,8 @@ func (m *merger) join(v *View) {
 		if self.Relay {
 			c.Relay = self.Name
 		}
-		if standing := c.standing(); behind != 0 && standing == Current && !c.Canary && (c.Holds == nil || c.Holds.Digest != m.reference.Replicas[0].Table.Digest) {
-			c.BehindVersions, c.BehindSeconds = behind, since.Seconds()
-			if c.Otherwise = Behind; c.State != Silent {
-				c.State, c.Otherwise = Behind, ""
-			}
+		if behind != 0 && c.State == Current && !c.Canary && (c.Holds == nil || c.Holds.Digest != m.reference.Replicas[0].Table.Digest) {
+			c.State, c.BehindVersions, c.BehindSeconds = Behind, behind, since.Seconds()
 		}
 		if known := m.clients[c.ID]; known != nil {
 			c = together(*known, c)
@@ -180,14 +177,6 @@ func (m *merger) behind(v *View) (versions int, since time.Duration) {
 	return -1, m.reference.Time.Sub(newest.Since)
 }
 
-// standing returns the state of the client, regardless of when it was last heard.
-func (c *Client) standing() State {
-	if c.State == Silent && c.Otherwise != "" {
-		return c.Otherwise
-	}
-	return c.State
-}
-
 // together merges the data of two replicas about one client. It is silent only if neither has heard it for three of its
 // intervals: its stream, its polls and its reports may reach different replicas.
 func together(a, b Client) Client {
@@ -196,18 +185,18 @@ func together(a, b Client) Client {
 	if pace == 0 {
 		return c
 	}
-	if c.age, c.IntervalSeconds = age, pace; age > 3*seconds(pace) {
-		if c.State != Silent {
-			c.State, c.Otherwise = Silent, c.State
-		}
-		return c
+	c.age, c.IntervalSeconds = age, pace
+	switch {
+	case age > 3*seconds(pace):
+		c.State = Silent
+	case c.State != Silent:
+	case a.State != Silent:
+		c.State = a.State
+	case b.State != Silent:
+		c.State = b.State
+	default:
+		c.State = Current
 	}
-	if c.State == Silent {
-		if c.State = c.standing(); c.State == Silent { // a replica of an earlier version reports no other state
-			c.State = Current
-		}
-	}
-	c.Otherwise = ""
 	return c
 }
 

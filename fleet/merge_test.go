@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
 )
 
@@ -169,7 +170,7 @@ func TestClientWhoseStreamAndReportsReachDifferentReplicas(t *testing.T) {
 	b.publish(1)
 	at := a.now
 	who := identity("p")
-	b.Saw(fleet.Sighting{Identity: who, Address: address(1), Holds: name(1), Stream: fleet.Opened})
+	b.Saw(fleet.Sighting{Identity: who, Address: address(1), Holds: name(1), Stream: etagcache.StreamOpened})
 	state := func() fleet.State {
 		v := fleet.Merge(a.View(), []fleet.Answer{{Address: "10.0.0.2:9911", View: b.View()}}, fleet.Query{})
 		if len(v.Clients) != 1 {
@@ -184,7 +185,7 @@ func TestClientWhoseStreamAndReportsReachDifferentReplicas(t *testing.T) {
 			a.report("p", fleet.Report{Holds: name(1)})
 		}
 		if half%30 == 0 {
-			b.Saw(fleet.Sighting{Identity: who, Address: address(1), Holds: name(1), Stream: fleet.Written})
+			b.Saw(fleet.Sighting{Identity: who, Address: address(1), Holds: name(1), Stream: etagcache.StreamWritten})
 		}
 		if s := state(); s != fleet.Current {
 			t.Errorf("%s after %v", s, now.Sub(at))

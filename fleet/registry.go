@@ -33,6 +33,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -125,19 +126,8 @@ type Sighting struct {
 	// Ahead means that the replica cannot be sure that its table is as new as Holds.
 	Ahead  bool
 	Canary bool // it asked for the table of the canary
-	Stream StreamPhase
+	Stream etagcache.StreamPhase
 }
-
-// StreamPhase is the stream event of a Sighting.
-type StreamPhase uint8
-
-// The phases of a stream.
-const (
-	NoStream StreamPhase = iota // an ordinary request
-	Opened                      // a stream began
-	Written                     // something was written to it, apparently successfully
-	Closed                      // it ended
-)
 
 // Saw records a request or a stream event.
 func (r *Registry) Saw(s Sighting) {
@@ -151,16 +141,16 @@ func (r *Registry) Saw(s Sighting) {
 	defer r.mu.Unlock()
 	c := r.clients[k]
 	if c == nil {
-		if s.Stream == Closed || s.Stream == Written {
+		if s.Stream == etagcache.StreamClosed || s.Stream == etagcache.StreamWritten {
 			return // the client was forgotten, or not added
 		}
 		if c = r.add(k, named, s.Address, now); c == nil {
 			return
 		}
 		c.once = !named
-	} else if !named && (s.Stream == NoStream || s.Stream == Opened) {
+	} else if !named && (s.Stream == etagcache.NoStream || s.Stream == etagcache.StreamOpened) {
 		c.once = c.once && now.Sub(c.LastHeard) > unknownFor
-		if s.Stream == NoStream {
+		if s.Stream == etagcache.NoStream {
 			c.learn(now)
 		}
 	}
@@ -177,22 +167,22 @@ func (r *Registry) Saw(s Sighting) {
 func (r *Registry) heard(c *client, s Sighting, now time.Time) {
 	reporting := c.reporting(now)
 	switch s.Stream {
-	case Opened:
+	case etagcache.StreamOpened:
 		c.streams++
-	case Closed:
+	case etagcache.StreamClosed:
 		c.streams--
 		c.LastHeard = now
 		if !c.counts() {
 			c.Holds = nil
 		}
 		return
-	case Written:
+	case etagcache.StreamWritten:
 		if reporting {
 			return // the client may not have applied what was written; its reports are authoritative
 		}
 	}
 	c.LastHeard, c.Canary = now, s.Canary
-	if s.Holds.IsZero() || s.Stream != NoStream && reporting || !c.counts() {
+	if s.Holds.IsZero() || s.Stream != etagcache.NoStream && reporting || !c.counts() {
 		return
 	}
 	r.hold(c, s.Holds, now)

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/table"
 )
@@ -179,11 +180,11 @@ func TestWhoAsksOnceIsNoClient(t *testing.T) {
 	w.Saw(curl)
 	total(0, "asked again much later")
 	stream := curl
-	stream.Stream = fleet.Opened
+	stream.Stream = etagcache.StreamOpened
 	w.now = w.now.Add(6 * time.Minute)
 	w.Saw(stream)
 	total(1, "with a stream")
-	stream.Stream = fleet.Closed
+	stream.Stream = etagcache.StreamClosed
 	w.Saw(stream)
 	total(0, "after the stream")
 	w.now = w.now.Add(3 * time.Second)
@@ -196,33 +197,33 @@ func TestWhoAsksOnceIsNoClient(t *testing.T) {
 func TestStreams(t *testing.T) {
 	w := newWorld(fleet.Config{})
 	w.publish(1)
-	stream := func(phase fleet.StreamPhase, n int) {
+	stream := func(phase etagcache.StreamPhase, n int) {
 		w.Saw(fleet.Sighting{Identity: identity("p"), Address: address(1), Holds: name(n), Stream: phase})
 	}
-	stream(fleet.Opened, 1)
+	stream(etagcache.StreamOpened, 1)
 	w.now = w.now.Add(14 * time.Second)
 	if c := w.wantState(t, "ingress/p", fleet.Current, 0); !c.Stream {
 		t.Error("it has no stream")
 	}
 	w.publish(2)
-	stream(fleet.Written, 2) // it does not report: what was written counts
+	stream(etagcache.StreamWritten, 2) // it does not report: what was written counts
 	w.wantState(t, "ingress/p", fleet.Current, 0)
 
 	w.report("p", fleet.Report{Holds: name(1), Rejected: "guard: too many routes are gone"})
-	stream(fleet.Written, 2)
+	stream(etagcache.StreamWritten, 2)
 	if c := w.wantState(t, "ingress/p", fleet.Rejected, 1); c.Reason != "guard: too many routes are gone" || c.Holds.Digest != name(1).Digest {
 		t.Errorf("%+v", c)
 	}
 	w.report("p", fleet.Report{Holds: name(2)})
 	w.wantState(t, "ingress/p", fleet.Current, 0)
 	w.now = w.now.Add(30 * time.Second)
-	stream(fleet.Written, 2) // nobody receives it
+	stream(etagcache.StreamWritten, 2) // nobody receives it
 	w.now = w.now.Add(time.Second)
 	if s := w.client(t, "ingress/p").State; s != fleet.Silent {
 		t.Errorf("%s although nothing was heard for three reports", s)
 	}
 	w.report("p", fleet.Report{Holds: name(2)})
-	stream(fleet.Closed, 2)
+	stream(etagcache.StreamClosed, 2)
 	w.now = w.now.Add(9*time.Second + 1) // it reports every 10 s, and may poll another replica every 3 s
 	w.wantState(t, "ingress/p", fleet.Current, 0)
 	w.now = w.now.Add(21 * time.Second)

@@ -120,22 +120,17 @@ func (r *Registry) orderOf(c *client, d table.Digest) uint64 {
 // first known to be behind.
 func (r *Registry) judge(c *client, now time.Time) (s State, versions int, behind time.Duration) {
 	versions, behind = r.lag(c, now)
-	if s = standing(c, versions); c.silent(now) {
+	switch {
+	case c.silent(now):
 		s = Silent
+	case c.rejects():
+		s = Rejected
+	case versions != 0:
+		s = Behind
+	default:
+		s = Current
 	}
 	return s, versions, behind
-}
-
-// standing returns the state of a client that is not silent.
-func standing(c *client, versions int) State {
-	switch {
-	case c.rejects():
-		return Rejected
-	case versions != 0:
-		return Behind
-	default:
-		return Current
-	}
 }
 
 // lag returns by how much a client is behind, or 0.

@@ -179,8 +179,6 @@ type Client struct {
 	Canary bool `json:"canary,omitempty"`
 
 	State State `json:"state"`
-	// Otherwise is the state that a silent client would have if it had been heard; empty for others.
-	Otherwise State `json:"otherwise,omitempty"`
 	// Holds is the client's table according to its requests or reports; nil if it has named none.
 	Holds *Table `json:"holds,omitempty"`
 	// Fetched is the table that its proxy last fetched from the sidecar; nil if unknown.

@@ -43,8 +43,8 @@ type set struct {
 	namespace string // only for namespaceRoutes
 }
 
-// census counts the routes of each member, or by how much these counts change. It is updated from changes, because counting 124,000 routes
-// takes 80 ms.
+// census counts the routes of each member, or by how much these counts change. It is updated from changes, because counting
+// 124,000 routes takes 80 ms.
 type census [aspects]map[member]int32
 
 // add adds n to every count that a route contributes to. Generated routes contribute to none.
@@ -124,7 +124,8 @@ func (g *Guard) counted() *census {
 // answers reports whether a route belongs to an object: generated routes and catch-alls do not.
 func answers(r *table.Route) bool { return routeid.ObjectOf(r.ID).Kind != routeid.KindGenerated }
 
-// takesRest reports whether the compiler gives the hosts of a route no catch-all because of it: unless its path is an expression other than ^/.
+// takesRest reports whether the compiler gives the hosts of a route no catch-all because of it: unless its path is an expression
+// other than ^/.
 func takesRest(r *table.Route) bool {
 	path, expr := r.Path()
 	return !expr || path == "^/" || path == `^\/`
@@ -167,8 +168,8 @@ func (d reader) hash(parts ...string) member {
 
 var objectKinds = map[routeid.Kind]aspect{routeid.KindIngress: ingresses, routeid.KindRouteGroup: routeGroups}
 
-// owner returns the object of a route, as far as its id shows, and whether left has it. The object of a custom route has several possible
-// names.
+// owner returns the object of a route, as far as its id shows, and whether left has it. The object of a custom route has several
+// possible names.
 func (d reader) owner(r *table.Route, left func(aspect, member) bool) (o member, exists bool) {
 	kind, key := routeid.ObjectKey(r.ID, r.HostsOf())
 	k, known := objectKinds[kind]

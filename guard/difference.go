@@ -23,7 +23,8 @@ type difference struct {
 	counts  census  // by how much its counts change
 	changes map[set]*change
 
-	// missing counts the lost requests of objects without any routes: other objects gave theirs up. missingRoutes is the same for routes.
+	// missing counts the lost requests of objects without any routes: other objects gave theirs up. missingRoutes is the same for
+	// routes.
 	missing, missingRoutes int
 	// losers are the objects that lost requests, whether they still exist or not. A route without an object counts as one.
 	losers map[member]bool
@@ -43,8 +44,8 @@ func (d *difference) of(s set) *change {
 // all returns the change of all members of an aspect.
 func (d *difference) all(k aspect) *change { return d.of(set{aspect: k}) }
 
-// difference compares the base with another table, or returns the previous comparison of the same two. Its cost is proportional to the
-// changed blocks, after the first change of the base.
+// difference compares the base with another table, or returns the previous comparison of the same two. Its cost is proportional
+// to the changed blocks, after the first change of the base.
 func (g *Guard) difference(after *table.Table) *difference {
 	was, is := g.base.Routes().Blocks(), after.Routes().Blocks()
 	if g.memo == nil || !slices.Equal(g.memo.before, was) || !slices.Equal(g.memo.after, is) {
@@ -157,8 +158,8 @@ func (c *change) move(m member, was, is, lost bool) {
 	}
 }
 
-// request records the change of one request and of its endpoints. A lost request does not count as one without endpoints, nor does one with
-// another backend.
+// request records the change of one request and of its endpoints. A lost request does not count as one without endpoints, nor
+// does one with another backend.
 func (d *difference) request(q member) {
 	was, is := d.had(requests, q), d.has(requests, q)
 	d.all(requests).move(q, was, is, true)
@@ -170,8 +171,8 @@ func (d *difference) request(q member) {
 	d.all(backends).move(q, had, has, true)
 }
 
-// byID records the changed ids of each namespace. A route whose requests a new route answers was renamed. If only older routes answer them,
-// these belong to another team, and the route is lost.
+// byID records the changed ids of each namespace. A route whose requests a new route answers was renamed. If only older routes
+// answer them, these belong to another team, and the route is lost.
 func (d *difference) byID(added, removed []*table.Route) {
 	routesOf := func(r *table.Route) *change {
 		return d.of(set{namespaceRoutes, routeid.NamespaceOf(r.ID)})

@@ -30,7 +30,8 @@ func generated(t *table.Table) bool {
 	return true
 }
 
-// inspect returns the first reason why candidate is suspicious compared with the base, with a sentence about it; both are empty if it is fine.
+// inspect returns the first reason why candidate is suspicious compared with the base, with a sentence about it; both are empty
+// if it is fine.
 func (g *Guard) inspect(candidate *table.Table) (reason Code, detail string) {
 	served := g.base
 	if served != nil && served.Equal(candidate) {
@@ -175,8 +176,8 @@ func (g *Guard) follow(served *table.Table) {
 // minLostHosts is how many hosts count as a loss for [Guard.Lost]: teams delete one or two at a time.
 const minLostHosts = 3
 
-// Lost returns how many hosts were lost within the window in tables that passed, of how many, and since when. All are zero without a loss worth
-// a warning.
+// Lost returns how many hosts were lost within the window in tables that passed, of how many, and since when. All are zero
+// without a loss worth a warning.
 func (g *Guard) Lost(served *table.Table) (lost, all int, since time.Time) {
 	g.follow(served)
 	for _, l := range g.window(set{aspect: hosts}).lost {

@@ -9,7 +9,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Loss is what a table would lose of the served one. A caller that knows objects can keep those concerned, and serve everything else.
+// Loss is what a table would lose of the served one. A caller that knows objects can keep those concerned, and serve everything
+// else.
 type Loss struct {
 	// Reason and Detail are why the table is suspicious; empty if it is fine.
 	Reason Code
@@ -30,7 +31,8 @@ type Loss struct {
 // Any reports whether the table loses any request of the served one, or leaves it without endpoints, suspicious or not.
 func (l *Loss) Any() bool { return len(l.requests) > 0 }
 
-// Of reports whether a route of the served table answers a request that the other table loses, or that it leaves without endpoints.
+// Of reports whether a route of the served table answers a request that the other table loses, or that it leaves without
+// endpoints.
 func (l *Loss) Of(r *table.Route) bool {
 	if !answers(r) {
 		return false
@@ -43,7 +45,8 @@ func (l *Loss) Of(r *table.Route) bool {
 	return found
 }
 
-// Unanswered reports whether the other table leaves a request of an earlier route unanswered. It is valid until the next [Guard.Judge].
+// Unanswered reports whether the other table leaves a request of an earlier route unanswered. It is valid until the next
+// [Guard.Judge].
 func (l *Loss) Unanswered(r *table.Route) (unanswered bool) {
 	if l.answered == nil || !answers(r) {
 		return false
@@ -52,8 +55,8 @@ func (l *Loss) Unanswered(r *table.Route) (unanswered bool) {
 	return unanswered
 }
 
-// Missing counts what a table still lacks of what was held for reasons of these kinds: unanswered requests, except those that their
-// object gave up, and requests without endpoints.
+// Missing counts what a table still lacks of what was held for reasons of these kinds: unanswered requests, except those that
+// their object gave up, and requests without endpoints.
 func (l *Loss) Missing(kinds []Code) (n int) {
 	if slices.ContainsFunc(kinds, Code.Loses) {
 		n = l.missing
@@ -71,16 +74,16 @@ func (l *Loss) Missing(kinds []Code) (n int) {
 type Held struct {
 	// Since is when that began. Until it ends, losses within the window before it count.
 	Since time.Time
-	// Ongoing means that the caller keeps objects because of an accident that began within the window. It may continue, so every further
-	// object that loses all its routes is suspicious, and a loss of 5 % of the endpoints.
+	// Ongoing means that the caller keeps objects because of an accident that began within the window. It may continue, so every
+	// further object that loses all its routes is suspicious, and a loss of 5 % of the endpoints.
 	Ongoing bool
-	// Aged means that the served table is older than a hold, as after a long outage: teams may have deleted what is missing, so only a
-	// loss of more than half is suspicious.
+	// Aged means that the served table is older than a hold, as after a long outage: teams may have deleted what is missing, so only
+	// a loss of more than half is suspicious.
 	Aged bool
 }
 
-// Judge compares a table with the served one, which may be nil. Call it for every completed read, even without a change; now is the time of the
-// read.
+// Judge compares a table with the served one, which may be nil. Call it for every completed read, even without a change; now is
+// the time of the read.
 func (g *Guard) Judge(served, other *table.Table, held Held, now time.Time) *Loss {
 	g.follow(served)
 	g.held, g.judged = held, now
@@ -122,7 +125,8 @@ func (g *Guard) Judge(served, other *table.Table, held Held, now time.Time) *Los
 	return l
 }
 
-// Forgive forgets earlier losses, because they were accepted or their time has passed: later tables are compared with this one only.
+// Forgive forgets earlier losses, because they were accepted or their time has passed: later tables are compared with this one
+// only.
 func (g *Guard) Forgive(served *table.Table) {
 	g.base, g.census, g.memo = served, nil, nil
 	clear(g.windows)
@@ -163,8 +167,8 @@ func (w *window) since(c *change, size int) count {
 	return count{missing, size + len(w.lost)}
 }
 
-// older counts the members that existed when the window began, and how many of them are missing after the change. Later additions do
-// not make up for them.
+// older counts the members that existed when the window began, and how many of them are missing after the change. Later additions
+// do not make up for them.
 func (w *window) older(c *change, size int) count {
 	young := 0
 	for _, l := range w.lost {
@@ -231,8 +235,8 @@ func (w *window) forgetYoung(c *change) *change {
 	return &rest
 }
 
-// expire forgets additions and losses older than the span. During a hold, when since is not zero, it keeps the entries that were in the
-// window when the hold began: otherwise the held table would pass without a release.
+// expire forgets additions and losses older than the span. During a hold, when since is not zero, it keeps the entries that were
+// in the window when the hold began: otherwise the held table would pass without a release.
 func (w *window) expire(span time.Duration, now, since time.Time) {
 	old := func(at time.Time) bool {
 		return now.Sub(at) >= span && (!at.Before(since) || since.Sub(at) >= span)

@@ -227,21 +227,17 @@ func alignSets(out []Part, element, replaced Element, a, b []call) []Part {
 		name string
 		Part
 	}
-	var same, others []named
+	var all []named
 	for i, f := range a {
-		if p := (named{f.name, c.part(element, i, c.partnerA[i])}); p.Op == Same {
-			same = append(same, p)
-		} else {
-			others = append(others, p)
-		}
+		all = append(all, named{f.name, c.part(element, i, c.partnerA[i])})
 	}
 	for j, f := range b {
 		if c.partnerB[j] < 0 {
-			others = append(others, named{f.name, c.part(element, -1, j)})
+			all = append(all, named{f.name, c.part(element, -1, j)})
 		}
 	}
-	all := append(same, others...)
-	slices.SortStableFunc(all, func(x, y named) int { return strings.Compare(x.name, y.name) })
+	rank := map[Op]int{Same: -1}
+	slices.SortStableFunc(all, func(x, y named) int { return cmp.Or(strings.Compare(x.name, y.name), rank[x.Op]-rank[y.Op]) })
 	for _, p := range all {
 		if p.Op == Replaced {
 			p.Element = replaced

@@ -169,8 +169,8 @@ func (t *Tracker) differences(all []Difference, m Meta, o *Observation) (clean b
 	return clean && !lasting
 }
 
-// see records a sighting of a difference, for a changed route by its parts. It reports whether the difference, or a part of it, has
-// lasted as long as a difference without revisions must.
+// see records a sighting of a difference, for a changed route by its parts. It reports whether the difference, or a part of it,
+// has lasted as long as a difference without revisions must.
 func (t *Tracker) see(s *sighting, parts []Part, m Meta) (lasting bool) {
 	lasting, proved := t.follow(&s.trace, m)
 	if len(parts) > 0 {

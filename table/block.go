@@ -10,16 +10,16 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// Block boundaries depend on hashes of ids: adding or removing a route moves no boundary except its own, and two lists with the same
-// routes have the same blocks.
+// Block boundaries depend on hashes of ids: adding or removing a route moves no boundary except its own, and two lists with the
+// same routes have the same blocks.
 const (
 	meanBlock = 512           // routes: fewer compress worse, more make a change of one route more expensive
 	maxBlock  = 4 * meanBlock // even if ids were chosen to have no boundary
 	pieceSize = 32 << 10      // of text unpacked at once, so that slow readers do not each hold a copy of a block
 )
 
-// Block is a run of adjacent routes of a [List]. It is immutable and shared by lists: an equal pointer means an equal text. All methods
-// are safe for concurrent use. The text is compressed with S2, which unpacks faster than SHA-256 reads.
+// Block is a run of adjacent routes of a [List]. It is immutable and shared by lists: an equal pointer means an equal text. All
+// methods are safe for concurrent use. The text is compressed with S2, which unpacks faster than SHA-256 reads.
 type Block struct {
 	pieces [][]byte // unpack to the text: each to pieceSize bytes, and the last one to the rest
 	lines  []line   // one for each route, never empty
@@ -76,6 +76,9 @@ func newBlock(routes []*Route) *Block {
 // Routes returns new routes, sorted by id if the block is of a list. Each call unpacks them.
 func (b *Block) Routes() []*Route { return b.OfHosts(func(string) bool { return true }) }
 
+// unpacked has buffers for the texts of blocks: a change unpacks a few blocks several times.
+var unpacked = sync.Pool{New: func() any { return new([]byte) }}
+
 // Hosts returns the distinct Hosts of the routes. The slice must not be changed.
 func (b *Block) Hosts() []string { return b.hosts }
 
@@ -88,7 +91,10 @@ func (b *Block) OfHosts(keep func(hosts string) bool) []*Route {
 	if !slices.Contains(kept, true) {
 		return nil
 	}
-	text := b.AppendText(nil)
+	buffer := unpacked.Get().(*[]byte)
+	defer unpacked.Put(buffer)
+	*buffer = b.AppendText((*buffer)[:0])
+	text := *buffer
 	routes := make([]*Route, 0, len(b.lines))
 	begin := 0
 	for _, l := range b.lines {

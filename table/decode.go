@@ -19,12 +19,13 @@ const (
 	namedLeftOut = 10   // parts that [Decoder.LeftOut] describes
 )
 
-// Decoder builds a table from an eskip document while the document arrives, so that the whole text is never in memory. A route begins
-// with its id at the beginning of a line and extends to the next such line; it may have up to [MaxRoute] bytes. Each is parsed
-// separately. A Decoder is not safe for concurrent use.
+// Decoder builds a table from an eskip document while the document arrives, so that the whole text is never in memory. A route
+// begins with its id at the beginning of a line and extends to the next such line; it may have up to [MaxRoute] bytes. Each is
+// parsed separately. A Decoder is not safe for concurrent use.
 //
-// A line of a canonical text ("id: expression;") keeps its text; every other route is printed again. So a canonical document keeps its
-// bytes and its digest: for a RouteGroup the compiler writes Host("^(a)$"), which the printer would write as Host(/^(a)$/).
+// A line of a canonical text ("id: expression;") keeps its text; every other route is printed again. So a canonical document
+// keeps its bytes and its digest: for a RouteGroup the compiler writes Host("^(a)$"), which the printer would write as
+// Host(/^(a)$/).
 type Decoder struct {
 	limit int64
 	base  *Table // may be nil
@@ -55,9 +56,9 @@ func NewDecoder(base *Table, limit int64) *Decoder {
 	return &Decoder{limit: limit, base: base, size: batchSize}
 }
 
-// LeaveOut makes the decoder leave out parts that do not parse, have no id, or are too long, instead of refusing the document. Of several
-// routes with one id the last one counts, as in a proxy. A document that loses more parts than it keeps is still refused, with the first
-// error. Call it before the first Write.
+// LeaveOut makes the decoder leave out parts that do not parse, have no id, or are too long, instead of refusing the document. Of
+// several routes with one id the last one counts, as in a proxy. A document that loses more parts than it keeps is still refused,
+// with the first error. Call it before the first Write.
 func (d *Decoder) LeaveOut() { d.lenient = true }
 
 // LeftOut returns how many parts of the document were left out, and describes the first ones. It is complete after

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// List is an immutable list of routes with distinct ids, sorted by id. Lists derived from each other with [List.With] share each common
-// [Block]: changing one of 124,000 routes costs one block, and so does finding the difference ([Changes]). A list keeps its routes
-// compressed and returns new ones with every call. The zero value is an empty list. A List is safe for concurrent use.
+// List is an immutable list of routes with distinct ids, sorted by id. Lists derived from each other with [List.With] share each
+// common [Block]: changing one of 124,000 routes costs one block, and so does finding the difference ([Changes]). A list keeps
+// its routes compressed and returns new ones with every call. The zero value is an empty list. A List is safe for concurrent use.
 type List struct {
 	blocks []*Block
 	len    int
@@ -95,7 +95,8 @@ func (l *Lookup) Get(id string) *Route {
 
 // With returns the list with the routes of upserts, which replace routes with the same id, and without the ids of deletes. It
 // copies what it needs of both arguments. Deleting an id that does not exist is not an error; an id in both arguments exists
-// afterwards. The error names a duplicate id in upserts, or is the one of [Route.Check]. The cost is proportional to the changed blocks.
+// afterwards. The error names a duplicate id in upserts, or is the one of [Route.Check]. The cost is proportional to the changed
+// blocks.
 func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	if len(upserts) == 0 && len(deletes) == 0 {
 		return l, nil

@@ -79,8 +79,8 @@ func hostExpressions(r *eskip.Route) string {
 	return strings.Join(hosts, "\n")
 }
 
-// HostsOf yields the hosts of a route for counting and comparing, possibly more than once; nothing for a route that answers every host.
-// An expression ^(a[.]org|b[.]org)$, as the compiler writes it, is split at each "|"; every other expression is one host.
+// HostsOf yields the hosts of a route for counting and comparing, possibly more than once; nothing for a route that answers every
+// host. An expression ^(a[.]org|b[.]org)$, as the compiler writes it, is split at each "|"; every other expression is one host.
 func (r *Route) HostsOf() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if r.Hosts == "" {
@@ -100,8 +100,8 @@ func (r *Route) HostsOf() iter.Seq[string] {
 	}
 }
 
-// Path returns the argument of the first predicate Path, PathSubtree or PathRegexp, as spelled between the quotes; empty if there is none.
-// expr means that it is a regular expression. It does not parse the text, because a table has more than 100,000 routes.
+// Path returns the argument of the first predicate Path, PathSubtree or PathRegexp, as spelled between the quotes; empty if there
+// is none. expr means that it is a regular expression. It does not parse the text, because a table has more than 100,000 routes.
 func (r *Route) Path() (path string, expr bool) {
 	text := strings.TrimPrefix(r.Text, r.ID)
 	begin := 0 // of the name that ends at the offset, if there is one
@@ -156,8 +156,9 @@ func parsePart(reader *eskip.Reader, part string) ([]*Route, error) {
 	return routes, nil
 }
 
-// Reread returns the route that every reader of a table gets from the text of r, which parses as parsed. It returns false if the text is
-// not a line of a canonical text, with the id and a single semicolon outside of literals at the end: readers would have another digest.
+// Reread returns the route that every reader of a table gets from the text of r, which parses as parsed. It returns false if the
+// text is not a line of a canonical text, with the id and a single semicolon outside of literals at the end: readers would have
+// another digest.
 func (r *Route) Reread(parsed *eskip.Route) (Route, bool) {
 	rest, ok := strings.CutPrefix(r.Text, parsed.Id)
 	if !ok || parsed.Id == "" || !strings.HasPrefix(rest, ": ") || strings.IndexByte(r.Text, '\n') >= 0 {

@@ -5,11 +5,13 @@
 // text, so replicas that read the same objects have the same digest, also after a restart. The revision is the highest list
 // revision of the read that produced the table ([Read]): the table contains nothing that was written to the source later.
 //
-// All methods are safe for concurrent use. Ids are unique and sorted bytewise. [Parse] preserves the bytes of a canonical text, and so
-// its digest. Zone tables ([Table.Zone]) and last-known-good files ([Table.WriteFile], [ReadFile]) work on the printed texts.
+// All methods are safe for concurrent use. Ids are unique and sorted bytewise. [Parse] preserves the bytes of a canonical text,
+// and so its digest. Zone tables ([Table.Zone]) and last-known-good files ([Table.WriteFile], [ReadFile]) work on the printed
+// texts.
 //
-// A list keeps its routes in compressed blocks, which need a tenth of the memory of the text. Tables derived from each other share
-// unchanged blocks, so keeping several versions and finding their differences ([Changes]) costs little more than the differences.
+// A list keeps its routes in compressed blocks, which need a tenth of the memory of the text. Tables derived from each other
+// share unchanged blocks, so keeping several versions and finding their differences ([Changes]) costs little more than the
+// differences.
 //
 // Other modules may import it: the exported API is stable within a major version.
 package table
@@ -52,8 +54,8 @@ func newContent(list List) *content {
 	return c
 }
 
-// New returns a table of routes, which it copies and sorts by id. The revision is Newest of the read that produced them, 0 without
-// revisions; at is the time of that read. The error is the one of [List.With]. A table without routes is valid.
+// New returns a table of routes, which it copies and sorts by id. The revision is Newest of the read that produced them, 0
+// without revisions; at is the time of that read. The error is the one of [List.With]. A table without routes is valid.
 func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
 	pointers := make([]*Route, len(routes))
 	for i := range routes {
@@ -71,8 +73,8 @@ func Of(list List, revision uint64, at time.Time) *Table {
 	return &Table{content: newContent(list), revision: revision, at: at}
 }
 
-// Next returns a table of a list derived from t's list with [List.With]. It is [Of] that does not hash a common beginning again. t may be
-// nil.
+// Next returns a table of a list derived from t's list with [List.With]. It is [Of] that does not hash a common beginning again.
+// t may be nil.
 func (t *Table) Next(list List, revision uint64, at time.Time) *Table {
 	next := Of(list, revision, at)
 	if t != nil {
@@ -141,11 +143,11 @@ func (t *Table) WithRevision(revision uint64) *Table {
 	return &Table{content: t.content, revision: revision, at: t.at}
 }
 
-// Read describes one complete read of a source, for ordering the tables of several readers. A read lies between two revisions: its
-// lists have different revisions, and a list from a cache may be older than the others.
+// Read describes one complete read of a source, for ordering the tables of several readers. A read lies between two revisions:
+// its lists have different revisions, and a list from a cache may be older than the others.
 type Read struct {
-	// Oldest is the lowest revision of the lists, 0 if unknown: the read includes everything written until then. Newest is the highest
-	// one, 0 without revisions: the read includes nothing written later.
+	// Oldest is the lowest revision of the lists, 0 if unknown: the read includes everything written until then. Newest is the
+	// highest one, 0 without revisions: the read includes nothing written later.
 	Oldest, Newest uint64
 	// Consistent means that the read bypassed all caches: it is not older than any write before it began.
 	Consistent bool
@@ -214,13 +216,15 @@ func (c *content) hash() (d Digest) {
 	if n := len(states); n > 0 {
 		sum = cloned(states[n-1])
 	}
-	var text []byte
+	buffer := unpacked.Get().(*[]byte)
+	defer unpacked.Put(buffer)
 	for i := len(states); i < len(c.list.blocks); i++ {
+		text := (*buffer)[:0]
 		if i > 0 {
-			text = append(text[:0], '\n')
+			text = append(text, '\n')
 		}
-		text = c.list.blocks[i].AppendText(text)
-		sum.Write(text) // a hash does not fail
+		*buffer = c.list.blocks[i].AppendText(text)
+		sum.Write(*buffer) // a hash does not fail
 		states = append(states, cloned(sum))
 	}
 	c.states.Store(&states)

@@ -32,8 +32,9 @@ func mostZones(blocks []*Block) []string {
 	return all
 }
 
-// Zones returns the zones of the table's endpoints, sorted; if there are more than 64, those that most blocks have. It omits zones that occur only in routes that opt out of zone selection: their zone table is the full table, as for an
-// unknown zone. The slice is shared: it must not be changed.
+// Zones returns the zones of the table's endpoints, sorted; if there are more than 64, those that most blocks have. It omits
+// zones that occur only in routes that opt out of zone selection: their zone table is the full table, as for an unknown zone. The
+// slice is shared: it must not be changed.
 func (t *Table) Zones() []string { return t.zones() }
 
 // Zone returns the table for data planes in a zone: every route with at least three endpoints in the zone keeps only these, in

@@ -3,13 +3,10 @@ module github.com/routesrv/routesrv/tools
 
 go 1.26.0
 
-require github.com/routesrv/routesrv v0.0.0
-
-replace github.com/routesrv/routesrv => ../
-
 require (
 	github.com/google/go-cmp v0.7.0
 	github.com/prometheus/client_golang v1.25.0
+	github.com/routesrv/routesrv v0.0.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.1.0
 	go.yaml.in/yaml/v3 v3.0.5
@@ -80,3 +77,5 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.3 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
+
+replace github.com/routesrv/routesrv => ../

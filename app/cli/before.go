@@ -70,42 +70,22 @@ func (j *replayJob) write(s *session, r *report.Replayed) error {
 	return r.WriteText(s.std.Out)
 }
 
-// read replays one log, and shows its progress on a terminal.
+// read replays one log.
 func (j *replayJob) read(ctx context.Context, s *session, replay *report.Replay, path string) error {
-	log, size := s.std.In, int64(0)
+	log := s.std.In
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		if info, err := f.Stat(); err == nil {
-			size = info.Size()
-		}
 		log = f
 	}
-	shown := false
-	last := s.now()
-	progress := func(bytes int64) {
-		if now := s.now(); s.std.ErrTerminal && now.Sub(last) > time.Second {
-			last, shown = now, true
-			if size > 0 {
-				fmt.Fprintf(s.std.Err, "\r%s: %d %%", path, 100*bytes/size)
-			} else {
-				fmt.Fprintf(s.std.Err, "\r%s: %d MiB", path, bytes>>20)
-			}
-		}
-	}
-	each := func(r *match.Request) {
+	return replay.Read(ctx, log, func(r *match.Request) {
 		for _, h := range j.headers {
 			_ = report.AddHeader(r, h) // define has checked it
 		}
-	}
-	err := replay.Read(ctx, log, each, progress)
-	if shown {
-		_, _ = io.WriteString(s.std.Err, "\n")
-	}
-	return err
+	})
 }
 
 type trialJob struct {
@@ -168,9 +148,6 @@ func (j *trialJob) try(ctx context.Context, s *session, calls []trial.Call) (api
 		}
 		if now := s.now(); now.Sub(silent) > s.timeout {
 			return status, errors.New(status.Silent)
-		}
-		if s.std.ErrTerminal {
-			fmt.Fprintf(s.std.Err, "\r%d of %d texts accepted, %d failed", status.Accepted, len(calls), len(status.Failed))
 		}
 		select {
 		case <-ctx.Done():

@@ -35,26 +35,23 @@ func askHistory(ctx context.Context, r Replica, q url.Values) (entries, error) {
 // storyteller returns the replica of a cluster whose history is the longest: replicas number their entries differently, so one command must
 // ask the same one as the next.
 func storyteller(ctx context.Context, s *session, c Cluster) (Replica, error) {
-	var found []Replica
-	r := ask(ctx, s, []Cluster{{Name: c.Name, Find: func(ctx context.Context) (all []Replica, err error) {
-		found, err = c.Find(ctx)
-		return found, err
-	}}}, func(ctx context.Context, replica Replica) (time.Time, error) {
+	type history struct {
+		of     Replica
+		oldest time.Time
+	}
+	r := ask(ctx, s, []Cluster{c}, func(ctx context.Context, replica Replica) (history, error) {
 		all, err := askHistory(ctx, replica, url.Values{"limit": {"5000"}})
 		if err != nil || len(all) == 0 {
-			return time.Time{}, cmp.Or(err, errors.New("it has no history"))
+			return history{}, cmp.Or(err, errors.New("it has no history"))
 		}
-		return all[len(all)-1].At, nil
+		return history{replica, all[len(all)-1].At}, nil
 	})[0]
-	answers := r.Answered()
-	if len(answers) == 0 {
+	if len(r.Answered()) == 0 {
 		return Replica{}, errors.New(strings.Join(r.Missing(), "; "))
 	}
-	oldest := slices.MinFunc(answers, func(a, b query.Answer[time.Time]) int {
-		return cmp.Or(a.Value.Compare(b.Value), strings.Compare(a.Replica, b.Replica))
-	})
-	i := slices.IndexFunc(found, func(one Replica) bool { return one.Name == oldest.Replica })
-	return found[i], nil
+	return slices.MinFunc(r.Answered(), func(a, b query.Answer[history]) int {
+		return cmp.Or(a.Value.oldest.Compare(b.Value.oldest), strings.Compare(a.Replica, b.Replica))
+	}).Value.of, nil
 }
 
 // oneCluster returns the only cluster of a session.

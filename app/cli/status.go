@@ -62,31 +62,28 @@ func (j *statusJob) run(ctx context.Context, s *session) (int, error) {
 	return conclude(s, "status", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs) })
 }
 
-// settle repeats the question to clusters whose replicas serve different tables. It returns, for each cluster, a sentence for
-// each replica that keeps serving another table than most. It replaces replies with newer complete ones.
+// settle repeats the question to clusters whose replicas serve different tables, because they read at different moments. It returns, for
+// each cluster, a sentence for each replica that keeps serving another table than the newest. It replaces replies with newer complete ones.
 func (j *statusJob) settle(ctx context.Context, s *session, replies []query.Reply[*serverStatus]) []map[string]string {
-	first := make([]map[string]string, len(replies))
+	first, differ := make([]map[string]string, len(replies)), make([]map[string]string, len(replies))
 	for i, r := range replies {
 		first[i] = digests(r)
 	}
-	for range settleTries {
+	for try := 0; ; try++ {
 		var again []int
+		var clusters []Cluster
 		for i, r := range replies {
-			if len(stuck(first[i], r)) > 0 {
-				again = append(again, i)
+			if differ[i] = stuck(first[i], r); len(differ[i]) > 0 {
+				again, clusters = append(again, i), append(clusters, s.clusters[i])
 			}
 		}
-		if len(again) == 0 {
-			break
+		if len(again) == 0 || try == settleTries {
+			return differ
 		}
 		select {
 		case <-ctx.Done():
 			return make([]map[string]string, len(replies))
 		case <-time.After(j.wait):
-		}
-		clusters := make([]Cluster, len(again))
-		for k, i := range again {
-			clusters[k] = s.clusters[i]
 		}
 		for k, r := range ask(ctx, s, clusters, askStatus) {
 			if len(r.Answered()) >= len(replies[again[k]].Answered()) {
@@ -94,11 +91,6 @@ func (j *statusJob) settle(ctx context.Context, s *session, replies []query.Repl
 			}
 		}
 	}
-	differ := make([]map[string]string, len(replies))
-	for i, r := range replies {
-		differ[i] = stuck(first[i], r)
-	}
-	return differ
 }
 
 // digests returns the tables of the replicas.
@@ -112,45 +104,37 @@ func digests(r query.Reply[*serverStatus]) map[string]string {
 	return all
 }
 
-// minority returns, if the replicas serve different tables, a sentence for each one that does not serve the newest, by its revision.
-// Where no revision says which table is the newest, it returns all.
-func minority(r query.Reply[*serverStatus]) map[string]string {
-	if len(slices.Compact(slices.Sorted(maps.Values(digests(r))))) < 2 {
-		return nil
-	}
-	var newest uint64
-	best, known := "", true // the digest of the newest table; empty if several have its revision
+// stuck returns a sentence for each replica that serves an older table than another one, by its revision, and still the same as in the
+// first answer. Where no revision tells which table is the newest, all replicas count.
+func stuck(first map[string]string, r query.Reply[*serverStatus]) map[string]string {
+	now := digests(r)
+	newest := make(map[string]bool) // digests of the highest revision
+	var highest uint64
+	known := true
 	for _, a := range r.Answered() {
-		if t := a.Value.Table; t != nil {
-			known = known && t.Revision > 0
-			switch digest := t.Digest.String(); {
-			case t.Revision > newest:
-				newest, best = t.Revision, digest
-			case t.Revision == newest && digest != best:
-				best = ""
-			}
+		t := a.Value.Table
+		if t == nil {
+			continue
+		}
+		if known = known && t.Revision > 0; t.Revision > highest {
+			highest, newest = t.Revision, make(map[string]bool)
+		}
+		if t.Revision == highest {
+			newest[t.Digest.String()] = true
 		}
 	}
 	others := make(map[string]string)
+	if len(slices.Compact(slices.Sorted(maps.Values(now)))) < 2 {
+		return others
+	}
 	for _, a := range r.Answered() {
 		t := a.Value.Table
-		switch {
-		case t == nil:
-		case !known || best == "":
+		switch changed := first[a.Replica] != "" && first[a.Replica] != now[a.Replica]; {
+		case t == nil || changed:
+		case !known || len(newest) > 1:
 			others[a.Replica] = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest.String()))
-		case t.Digest.String() != best:
-			others[a.Replica] = fmt.Sprintf("serves table %s of revision %d, older than %d; the replicas differ", shortDigest(t.Digest.String()), t.Revision, newest)
-		}
-	}
-	return others
-}
-
-// stuck returns the replicas of the minority whose table has not changed since the first answer.
-func stuck(first map[string]string, r query.Reply[*serverStatus]) map[string]string {
-	others, now := minority(r), digests(r)
-	for name := range others {
-		if first[name] != "" && first[name] != now[name] {
-			delete(others, name)
+		case t.Revision < highest:
+			others[a.Replica] = fmt.Sprintf("serves table %s of revision %d, older than %d; the replicas differ", shortDigest(t.Digest.String()), t.Revision, highest)
 		}
 	}
 	return others

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/api"
@@ -203,6 +204,7 @@ type steerJob struct {
 	all           bool
 	to            string // of a rollback
 	deleted       bool
+	progress      sync.Mutex // of lines about it
 }
 
 func (j *steerJob) define(flags *options.Flags) {
@@ -347,7 +349,11 @@ func (j *steerJob) carryOut(ctx context.Context, s *session, r Replica, form url
 		if cancel(); err != nil {
 			return nil, fmt.Errorf("%d of %s pinned, then: %w", done, number(len(planned.Pins), "object"), err)
 		}
-		done += len(pins)
+		if done += len(pins); len(planned.Pins) > pinsPerCommand {
+			j.progress.Lock()
+			writeLines(s.std.Err, []string{fmt.Sprintf("%s: %d of %s pinned", r.Name, done, number(len(planned.Pins), "object"))})
+			j.progress.Unlock()
+		}
 	}
 	return answer, nil
 }

@@ -1,12 +1,12 @@
 // Package console implements the web pages for operators: the overview at / of the support listener, and pages for the fleet, a
 // client, an object and a request.
 //
-// Pages are rendered on the server and work without JavaScript; with it, a script fetches the page every few seconds and applies the
-// changes. The content security policy allows only files of the binary, and no inline scripts or styles.
+// Pages are rendered on the server and work without JavaScript; with it, a script fetches the page every few seconds and applies
+// the changes. The content security policy allows only files of the binary, and no inline scripts or styles.
 //
-// The pages change nothing: they show the command that accepts a held table in the pod. Like /status, they hide nothing from anyone who can
-// reach the listener. A page shows the first rows of each list. At most four pages are rendered concurrently, and the fleet is queried at most
-// once every two seconds for all viewers.
+// The pages change nothing: they show the command that accepts a held table in the pod. Like /status, they hide nothing from
+// anyone who can reach the listener. A page shows the first rows of each list. At most four pages are rendered concurrently, and
+// the fleet is queried at most once every two seconds for all viewers.
 package console
 
 import (
@@ -60,7 +60,8 @@ type Config struct {
 	AcceptCommand string
 	// Explain explains what happened to an object, a host or a route. nil on a relay. The error may be ErrBusy.
 	Explain func(context.Context, explain.Query) (*explain.Explanation, error)
-	// Match finds the route of a request, with the parameters of /match. The error is ErrBusy, ErrNoTable, or names the wrong parameter.
+	// Match finds the route of a request, with the parameters of /match. The error is ErrBusy, ErrNoTable, or names the wrong
+	// parameter.
 	Match func(context.Context, url.Values) (*report.Report, error)
 	// Fleet returns the clients that match. nil means that no fleet is known.
 	Fleet func(context.Context, fleet.Query) (fleet.View, error)

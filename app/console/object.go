@@ -141,8 +141,8 @@ func (c *Console) request(ctx context.Context, r *http.Request) (answer, error) 
 	return a, nil
 }
 
-// questionOf returns the parameters of /match. A form cannot repeat a field per line of a text area: each line of "headers" becomes
-// a "header".
+// questionOf returns the parameters of /match. A form cannot repeat a field per line of a text area: each line of "headers"
+// becomes a "header".
 func questionOf(q url.Values) (asked url.Values, headers string) {
 	asked = maps.Clone(q)
 	for line := range strings.Lines(q.Get("headers")) {

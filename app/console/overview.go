@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/api"
@@ -78,19 +79,26 @@ func title(tiles []tile) string {
 	return "overview"
 }
 
+// newTile returns a tile with the sign of its tone.
+func newTile(name, tone, word, detail string) tile {
+	signs := map[string]string{good: "✓", notice: "▲", bad: "✕", neutral: "○"}
+	return tile{name, "#" + strings.ToLower(name), signs[tone], tone, word, detail}
+}
+
 func tilesOf(s Server, b *overviewPage, now time.Time) []tile {
 	all := []tile{tableTile(s, now), sourceTile(s, now), guardTile(s, now)}
 	if s.Canary != nil {
 		all = append(all, canaryTile(s.Canary, now))
 	}
 	if p := b.Problems; p != nil {
-		t := tile{"Problems", "#problems", "✓", good, "none", "every object is served as written"}
-		if p.Errors+p.Warnings+p.Infos > 0 {
-			t.Word, t.Detail = shadowdiff.Grouped(p.Errors+p.Warnings+p.Infos), fmt.Sprintf("%s, %s, %d info", plural(p.Errors, "error"), plural(p.Warnings, "warning"), p.Infos)
-			t.Sign, t.Tone = "●", neutral
-		}
+		n, tone := p.Errors+p.Warnings+p.Infos, neutral
 		if p.Errors+p.Warnings > 0 {
-			t.Sign, t.Tone = "▲", notice
+			tone = notice
+		}
+		detail := fmt.Sprintf("%s, %s, %d info", plural(p.Errors, "error"), plural(p.Warnings, "warning"), p.Infos)
+		t := newTile("Problems", tone, shadowdiff.Grouped(n), detail)
+		if n == 0 {
+			t = newTile("Problems", good, "none", "every object is served as written")
 		}
 		all = append(all, t)
 	}
@@ -98,45 +106,42 @@ func tilesOf(s Server, b *overviewPage, now time.Time) []tile {
 }
 
 func tableTile(s Server, now time.Time) tile {
-	t := tile{"Table", "#table", "✓", good, "", ""}
+	t := s.Table
 	switch {
-	case s.Table == nil:
-		t.Sign, t.Tone, t.Word, t.Detail = "✕", bad, "none", "proxies get 404 until the first read"
-	case s.Table.Stale:
-		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "stale", shadowdiff.Grouped(s.Table.Routes)+" routes of a last-known-good file, not confirmed by a read yet"
-	default:
-		t.Word, t.Detail = shadowdiff.Grouped(s.Table.Routes)+" routes", bytesText(s.Table.Bytes)+", since "+newMoment(s.Since, now).Ago
+	case t == nil:
+		return newTile("Table", bad, "none", "proxies get 404 until the first read")
+	case t.Stale:
+		return newTile("Table", notice, "stale", shadowdiff.Grouped(t.Routes)+" routes of a last-known-good file, not confirmed by a read yet")
 	}
-	return t
+	return newTile("Table", good, shadowdiff.Grouped(t.Routes)+" routes", bytesText(t.Bytes)+", since "+newMoment(s.Since, now).Ago)
 }
 
 func sourceTile(s Server, now time.Time) tile {
-	t := tile{"Source", "#source", "✓", good, "fresh", ""}
-	age := now.Sub(s.Source.LastSuccess)
-	read := "last read " + newMoment(s.Source.LastSuccess, now).Ago
+	last, failures := s.Source.LastSuccess, s.Source.Failures
+	read := "last read " + newMoment(last, now).Ago
 	switch {
-	case s.Source.LastSuccess.IsZero() && s.Source.Failures == 0:
-		t.Sign, t.Tone, t.Word, t.Detail = "○", neutral, "not read yet", "the first read is in progress"
-	case s.Source.Failures > 0:
-		t.Sign, t.Tone, t.Word, t.Detail = "✕", bad, "failing", plural(s.Source.Failures, "failure")+"; "+read
-	case age > sourceLate:
-		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "late", read
-	default:
-		t.Detail = read
+	case last.IsZero() && failures == 0:
+		return newTile("Source", neutral, "not read yet", "the first read is in progress")
+	case failures > 0:
+		return newTile("Source", bad, "failing", plural(failures, "failure")+"; "+read)
+	case now.Sub(last) > sourceLate:
+		return newTile("Source", notice, "late", read)
 	}
-	return t
+	return newTile("Source", good, "fresh", read)
 }
 
 func guardTile(s Server, now time.Time) tile {
 	if g := s.Guard; g.Held {
-		return tile{"Guard", "#guard", "✕", bad, "held", text(string(g.Reason)) + ", since " + newMoment(g.Since, now).Ago}
+		return newTile("Guard", bad, "held", text(string(g.Reason))+", since "+newMoment(g.Since, now).Ago)
 	}
 	for _, w := range s.Warnings {
 		if w.What != api.WarnDeaths {
-			return tile{"Guard", "#warnings", "▲", notice, "harm published", cut(w.Text, 100)}
+			t := newTile("Guard", notice, "harm published", cut(w.Text, 100))
+			t.Link = "#warnings"
+			return t
 		}
 	}
-	return tile{"Guard", "#guard", "✓", good, "open", "what is read is served"}
+	return newTile("Guard", good, "open", "the newest read is served")
 }
 
 func canaryTile(c *api.Canary, now time.Time) tile {
@@ -160,33 +165,27 @@ func canaryTile(c *api.Canary, now time.Time) tile {
 }
 
 func fleetTile(f *fleetView, dying int) tile {
-	t := tile{"Fleet", "#fleet", "○", neutral, "unknown", "no list of clients here"}
+	c := f.Counts
+	detail := fmt.Sprintf("%s of %s current", shadowdiff.Grouped(c.Current), plural(f.Total, "client"))
 	switch {
 	case !f.Known:
+		return newTile("Fleet", neutral, "unknown", "no list of clients here")
 	case f.Error != "":
-		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "no answer", cut(f.Error, 100)
+		return newTile("Fleet", notice, "no answer", cut(f.Error, 100))
 	case f.Total == 0:
-		t.Word, t.Detail = "no clients", "no client was heard lately"
-	default:
-		rejected, behind, silent := f.Counts.Rejected, f.Counts.Behind, f.Counts.Silent
-		t.Sign, t.Tone, t.Word, t.Detail = "✓", good, "current", plural(f.Total, "client")
-		switch {
-		case dying > 0:
-			t.Sign, t.Tone, t.Word = "✕", bad, shadowdiff.Grouped(dying)+" with dying proxies"
-		case rejected > 0:
-			t.Sign, t.Tone, t.Word = "✕", bad, shadowdiff.Grouped(rejected)+" rejected"
-		case behind > 0:
-			t.Sign, t.Tone, t.Word = "▲", notice, shadowdiff.Grouped(behind)+" behind"
-		case f.Refusing > 0:
-			t.Sign, t.Tone, t.Word = "▲", notice, shadowdiff.Grouped(f.Refusing)+" refuse routes"
-		case silent > 0:
-			t.Sign, t.Tone, t.Word = "○", notice, shadowdiff.Grouped(silent)+" silent"
-		}
-		if t.Tone != good {
-			t.Detail = fmt.Sprintf("%s of %s current", shadowdiff.Grouped(f.Counts.Current), plural(f.Total, "client"))
-		}
+		return newTile("Fleet", neutral, "no clients", "no client was heard lately")
+	case dying > 0:
+		return newTile("Fleet", bad, shadowdiff.Grouped(dying)+" with dying proxies", detail)
+	case c.Rejected > 0:
+		return newTile("Fleet", bad, shadowdiff.Grouped(c.Rejected)+" rejected", detail)
+	case c.Behind > 0:
+		return newTile("Fleet", notice, shadowdiff.Grouped(c.Behind)+" behind", detail)
+	case f.Refusing > 0:
+		return newTile("Fleet", notice, shadowdiff.Grouped(f.Refusing)+" refuse routes", detail)
+	case c.Silent > 0:
+		return newTile("Fleet", notice, shadowdiff.Grouped(c.Silent)+" silent", detail)
 	}
-	return t
+	return newTile("Fleet", good, "current", plural(f.Total, "client"))
 }
 
 var decisionWords = map[string]string{api.DecidedHeld: "held", api.DecidedReleased: "released by time", api.DecidedAccepted: "accepted"}

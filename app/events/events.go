@@ -1,9 +1,10 @@
 // Package events writes problems as Kubernetes Events on the affected objects, where application teams look first: kubectl
 // describe.
 //
-// Each problem of severity warning or error that lasts gets one Event, which is renewed before the API server deletes it, and a final
-// Event when it is solved. The name of the Event consists of the object and the id of the problem, so replicas and restarts share it.
-// Writes are limited to a few per second in total and to some for each object; the others wait. A failure is only logged and counted.
+// Each problem of severity warning or error that lasts gets one Event, which is renewed before the API server deletes it, and a
+// final Event when it is solved. The name of the Event consists of the object and the id of the problem, so replicas and restarts
+// share it. Writes are limited to a few per second in total and to some for each object; the others wait. A failure is only
+// logged and counted.
 package events
 
 import (
@@ -62,7 +63,8 @@ type event struct {
 
 // writer keeps the Events in line with the problems. It must be used by one goroutine only.
 type writer struct {
-	// write creates the Event with the name, or increments its count if it is older than renewal. It reports whether the object exists.
+	// write creates the Event with the name, or increments its count if it is older than renewal. It reports whether the object
+	// exists.
 	write    func(context.Context, event) (exists bool, err error)
 	problems func() []poller.Problem
 	limit    flowcontrol.RateLimiter

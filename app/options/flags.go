@@ -302,6 +302,10 @@ func unknown(flags *pflag.FlagSet, what, name string) error {
 // SetArgs sets the arguments of a program, in the form of package flag, and its help. It returns the command that they name.
 func SetArgs(root *cobra.Command, args []string) (cmd *cobra.Command, err error) {
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { help(cmd, cmd.OutOrStdout()) })
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		help(cmd, cmd.OutOrStderr())
+		return nil
+	})
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // the last word is incomplete
 		n := max(1, len(args)-1)
 		words, _, err := normalize(root, args[1:n])

@@ -45,10 +45,13 @@ func NewLogger(cfg options.Log, w io.Writer) *slog.Logger {
 // NewSource returns the source for the configuration, and one word for the origin of its objects. It reads standard input if a
 // manifest path is "-". The error names the flag or the file that cannot be used.
 func NewSource(cfg options.Source, stdin io.Reader, log *slog.Logger, reg prometheus.Registerer) (source poller.Source, origin string, err error) {
+	if cfg.DefaultFiltersDir != "" {
+		cfg.Filters = manifests.NewFilterFolder(cfg.DefaultFiltersDir, log).Add
+	}
 	if len(cfg.Manifests) > 0 {
 		origin = "manifests"
 		source, err = manifests.New(manifests.Config{
-			Paths: cfg.Manifests, Stdin: stdin, Selection: cfg.Selection, Namespaces: cfg.Namespaces, Logger: log,
+			Paths: cfg.Manifests, Stdin: stdin, Selection: cfg.Selection, Namespaces: cfg.Namespaces, Filters: cfg.Filters, Logger: log,
 		})
 	} else {
 		origin = "cluster"
@@ -63,9 +66,6 @@ func NewSource(cfg options.Source, stdin io.Reader, log *slog.Logger, reg promet
 	}
 	if err != nil {
 		return nil, "", err
-	}
-	if cfg.DefaultFiltersDir != "" {
-		source = manifests.NewFilterFolder(cfg.DefaultFiltersDir, source, log)
 	}
 	return source, origin, nil
 }

@@ -38,7 +38,7 @@ type Stdio struct {
 	In       io.Reader
 	Out, Err io.Writer
 
-	InTerminal, OutTerminal, ErrTerminal bool
+	InTerminal, OutTerminal bool
 }
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
@@ -51,7 +51,7 @@ func Main(run func(ctx context.Context, args, environ []string, std Stdio) (stat
 	context.AfterFunc(ctx, stop)
 	status := run(ctx, os.Args[1:], os.Environ(), Stdio{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
-		InTerminal: isTerminal(os.Stdin), OutTerminal: isTerminal(os.Stdout), ErrTerminal: isTerminal(os.Stderr),
+		InTerminal: isTerminal(os.Stdin), OutTerminal: isTerminal(os.Stdout),
 	})
 	stop()
 	os.Exit(status)

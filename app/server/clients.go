@@ -65,7 +65,8 @@ func (c *clients) Saw(seen etagcache.Seen, canary bool) {
 	}
 	c.Registry.Saw(fleet.Sighting{
 		Identity: r.Header.Get(api.HeaderClient), UserAgent: r.UserAgent(), Address: addressOf(r), Zone: seen.Zone,
-		Holds: fleet.Name{Digest: seen.Digest, Revision: seen.Revision}, Ahead: seen.Ahead, Canary: canary, Stream: fleet.StreamPhase(seen.Stream),
+		Holds: fleet.Name{Digest: seen.Digest, Revision: seen.Revision}, Ahead: seen.Ahead, Canary: canary,
+		Stream: seen.Stream,
 	})
 }
 

@@ -45,8 +45,8 @@ type phase struct {
 	began, ended time.Time
 }
 
-// Reads returns the hook that begins the trace of a read; see [poller.Config]. Spans are created when a table is published or the read
-// ends: only then it is known whether the read is worth tracing.
+// Reads returns the hook that begins the trace of a read; see [poller.Config]. Spans are created when a table is published or the
+// read ends: only then it is known whether the read is worth tracing.
 func (t *Tracer) Reads() func(began time.Time) poller.ReadTrace {
 	if t == nil {
 		return nil

@@ -9,8 +9,8 @@
 // Each read that published a table or failed; each other publication (from a last-known-good file, accepted by an operator, or
 // received by a relay); and the first answer with each of these tables. Everything else is sampled at Config.Sample.
 //
-// A slow collector delays nothing: the SDK queues ended spans, and drops them if its queue is full. No attribute contains a host, an
-// address or the name of an object.
+// A slow collector delays nothing: the SDK queues ended spans, and drops them if its queue is full. No attribute contains a host,
+// an address or the name of an object.
 package tracing
 
 import (

@@ -187,7 +187,8 @@ const markerPrefix = "A_marker_"
 
 const markerHost = "marker.trial.invalid"
 
-// set replaces the calls of the document. It returns the id of the new marker, and a channel that is closed once a proxy has fetched it.
+// set replaces the calls of the document. It returns the id of the new marker, and a channel that is closed once a proxy has
+// fetched it.
 func (d *document) set(calls []Call) (marker string, fetched <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

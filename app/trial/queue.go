@@ -80,8 +80,8 @@ func (s *step) calls() (all []Call) {
 	}
 }
 
-// request queues a call of a route for a trial. It returns nil if the queue of its namespace is full. wanted is the time of a review, or zero.
-// The caller holds mu.
+// request queues a call of a route for a trial. It returns nil if the queue of its namespace is full. wanted is the time of a
+// review, or zero. The caller holds mu.
 func (t *Trial) request(c Call, route string, namespaceOf func(id string) string, wanted time.Time) *ask {
 	a, namespace := t.asked[c], namespaceOf(route)
 	if a == nil {
@@ -144,8 +144,8 @@ func (t *Trial) clean(now time.Time) {
 	})
 }
 
-// next returns what the proxy loads next; a step without units if nothing is due. Rounds alternate with other steps, so a harmful namespace
-// delays all others by at most one step.
+// next returns what the proxy loads next; a step without units if nothing is due. Rounds alternate with other steps, so a harmful
+// namespace delays all others by at most one step.
 func (t *Trial) next(now time.Time) step {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -177,7 +177,8 @@ func (t *Trial) next(now time.Time) step {
 	return step{}
 }
 
-// waiting returns the queues of namespaces in good standing (all) and of harmful ones (one), the oldest calls first. The caller holds mu.
+// waiting returns the queues of namespaces in good standing (all) and of harmful ones (one), the oldest calls first. The caller
+// holds mu.
 func (t *Trial) waiting() (all, one map[string][]*ask) {
 	all, one = map[string][]*ask{}, map[string][]*ask{}
 	suspects := t.suspects.calls()
@@ -228,7 +229,8 @@ func (t *Trial) due(one map[string][]*ask, now time.Time) string {
 	return append(names, "")[0]
 }
 
-// turn sets what a harmful namespace tries next: first the suspects, then its other calls, and calls with a strike last. The caller holds mu.
+// turn sets what a harmful namespace tries next: first the suspects, then its other calls, and calls with a strike last. The
+// caller holds mu.
 func (t *Trial) turn(s *step, waits []*ask) {
 	if len(waits) == 0 {
 		return
@@ -246,8 +248,8 @@ func (t *Trial) turn(s *step, waits []*ask) {
 
 func singles(calls []Call) [][]Call { return slices.Collect(slices.Chunk(calls, 1)) }
 
-// gone returns a function that reports whether a call must not be tried with others of namespaces with at most this many faults. The caller
-// holds mu.
+// gone returns a function that reports whether a call must not be tried with others of namespaces with at most this many faults.
+// The caller holds mu.
 func (t *Trial) gone(faults int) func(Call) bool {
 	return func(c Call) bool {
 		a := t.asked[c]
@@ -259,8 +261,8 @@ func (t *Trial) gone(faults int) func(Call) bool {
 	}
 }
 
-// blame records a failed step. Of several units, one is harmful and is searched for. A single unit is a harmful namespace, or a harmful call,
-// which is returned. The caller holds mu.
+// blame records a failed step. Of several units, one is harmful and is searched for. A single unit is a harmful namespace, or a
+// harmful call, which is returned. The caller holds mu.
 func (t *Trial) blame(s step, alone *Call, rests bool, now time.Time) (struck *ask) {
 	in := &t.suspects
 	if s.kind == ofOne {
@@ -285,8 +287,8 @@ func (t *Trial) blame(s step, alone *Call, rests bool, now time.Time) (struck *a
 	return struck
 }
 
-// find marks the namespace of a unit as harmful. It returns the only call of the unit, or nil if it has several, which are searched in its turn.
-// The caller holds mu.
+// find marks the namespace of a unit as harmful. It returns the only call of the unit, or nil if it has several, which are
+// searched in its turn. The caller holds mu.
 func (t *Trial) find(unit []Call, rests bool, now time.Time) (struck *ask) {
 	struck = t.asked[unit[0]]
 	of := t.accuse(struck, now)
@@ -335,7 +337,8 @@ func (t *Trial) endTurn(name string, now time.Time) {
 	of.failures = 0
 }
 
-// ordered puts units first that only have filters and predicates without harmful verdicts so far, and counts them. The caller holds mu.
+// ordered puts units first that only have filters and predicates without harmful verdicts so far, and counts them. The caller
+// holds mu.
 func (t *Trial) ordered(units [][]Call) (sorted [][]Call, safe int) {
 	good, bad := make(map[string]bool), make(map[string]bool)
 	for c, v := range t.known {

@@ -14,8 +14,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Review is a [publish.Review]: it objects to routes with new calls that failed their trial or have no verdict yet, and requests a trial of
-// the latter. Its cost is proportional to the routes that differ.
+// Review is a [publish.Review]: it objects to routes with new calls that failed their trial or have no verdict yet, and requests
+// a trial of the latter. Its cost is proportional to the routes that differ.
 func (t *Trial) Review(before, after *table.Table) publish.Objections {
 	var old table.List
 	if before != nil {
@@ -127,8 +127,9 @@ func (v Verdict) String() string {
 	return text
 }
 
-// Settle waits until all new calls of a table have verdicts or have waited too long: a starting process does not know the served versions of
-// objects, so it must not keep what only waits. Without a table before, calls that still wait then lapse: all of them are new.
+// Settle waits until all new calls of a table have verdicts or have waited too long: a starting process does not know the served
+// versions of objects, so it must not keep what only waits. Without a table before, calls that still wait then lapse: all of them
+// are new.
 func (t *Trial) Settle(ctx context.Context, before, after *table.Table) {
 	end := time.After(settleLimit * t.cfg.Timeout)
 	for ctx.Err() == nil {
@@ -153,7 +154,8 @@ func (t *Trial) Settle(ctx context.Context, before, after *table.Table) {
 // settleLimit is how many timeouts a first table may wait: all of its calls may be new.
 const settleLimit = 3
 
-// Call is a filter or a predicate with its arguments, which a proxy creates when it loads a table. Equal calls of many routes are one.
+// Call is a filter or a predicate with its arguments, which a proxy creates when it loads a table. Equal calls of many routes are
+// one.
 type Call struct {
 	Text      string `json:"text"` // such as compress(-1)
 	Predicate bool   `json:"predicate,omitempty"`
@@ -162,8 +164,8 @@ type Call struct {
 // String returns the call as it is written in a route.
 func (c Call) String() string { return c.Text }
 
-// Calls returns the distinct calls of routes, sorted. It omits conditions on hosts, paths, methods and headers, which are data of the proxy's
-// matcher and differ from route to route.
+// Calls returns the distinct calls of routes, sorted. It omits conditions on hosts, paths, methods and headers, which are data of
+// the proxy's matcher and differ from route to route.
 func Calls(routes ...*eskip.Route) []Call {
 	var all []Call
 	for _, r := range routes {
@@ -187,8 +189,8 @@ func (c Call) name() string {
 	return name
 }
 
-// usable reports whether a request may pass the filter: it must not leave the container, to a backend or to a service of the filter, and the
-// filter must not slow requests on purpose. Other filters are loaded but not exercised.
+// usable reports whether a request may pass the filter: it must not leave the container, to a backend or to a service of the
+// filter, and the filter must not slow requests on purpose. Other filters are loaded but not exercised.
 func (c Call) usable() bool {
 	name := strings.ToLower(c.name())
 	return !slices.ContainsFunc([]string{

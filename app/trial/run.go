@@ -117,8 +117,8 @@ func (t *Trial) answers(err error) {
 	}
 }
 
-// expire lets calls lapse while the proxy does not answer. If a trial ended its process, the proxy gets the time that a kubelet takes at most.
-// Calls that may have harmed it do not lapse.
+// expire lets calls lapse while the proxy does not answer. If a trial ended its process, the proxy gets the time that a kubelet
+// takes at most. Calls that may have harmed it do not lapse.
 func (t *Trial) expire(now time.Time) {
 	t.mu.Lock()
 	lapsed, silent := 0, t.silent
@@ -322,8 +322,9 @@ func (t *Trial) same(ctx context.Context, before sign) outcome {
 
 func closed(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// resting samples the idle proxy. High CPU usage counts only if it persists across every window, because finishing a table load is no fault,
-// and because the share of a core depends on the machine. For several calls one window less suffices: they are tried again.
+// resting samples the idle proxy. High CPU usage counts only if it persists across every window, because finishing a table load
+// is no fault, and because the share of a core depends on the machine. For several calls one window less suffices: they are tried
+// again.
 func (t *Trial) resting(ctx context.Context, before sign, windows int) outcome {
 	for window := 1; ; window++ {
 		first, err := t.proxy.look(ctx)

@@ -2,8 +2,9 @@ package trial
 
 import "slices"
 
-// search finds the harmful ones among units of calls: namespaces, or the calls of one. Loading harmless calls costs little, restarting the
-// proxy takes seconds: so few units are loaded at a time, the least suspicious first, and never together with units known to be harmful.
+// search finds the harmful ones among units of calls: namespaces, or the calls of one. Loading harmless calls costs little,
+// restarting the proxy takes seconds: so few units are loaded at a time, the least suspicious first, and never together with
+// units known to be harmful.
 type search struct {
 	groups []group
 	rests  bool // the harm shows only in an idle proxy
@@ -21,7 +22,8 @@ func (s *search) begin(units [][]Call, safe int, rests bool) {
 	s.rests = s.rests || rests
 }
 
-// next returns the group and the first of its units to load next: a whole group that may be harmless, or a part of the largest harmful one.
+// next returns the group and the first of its units to load next: a whole group that may be harmless, or a part of the largest
+// harmful one.
 func (s *search) next() (at int, units [][]Call, rests bool) {
 	at = -1
 	for i, g := range s.groups {
@@ -63,7 +65,8 @@ func (s *search) found() []Call {
 	return unit
 }
 
-// failed records that one of the first n units of a group is harmful; a single unit is found and removed. The other units may be harmless.
+// failed records that one of the first n units of a group is harmful; a single unit is found and removed. The other units may be
+// harmless.
 func (s *search) failed(at, n int, rests bool) {
 	g := s.groups[at]
 	s.groups = slices.Delete(s.groups, at, at+1)

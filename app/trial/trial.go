@@ -1,25 +1,25 @@
 // Package trial lets a real proxy load every new filter and predicate before the fleet does.
 //
-// The proxy reads its table from [Trial.ServeHTTP]. Each new [Call] becomes a route of that table, for an unused host. The trial then checks
-// whether the proxy has applied the table, which routes it refuses, whether the same process still answers requests, and whether it needs more
-// memory or CPU than before. A call that the proxy refuses or does not survive is found by bisection.
+// The proxy reads its table from [Trial.ServeHTTP]. Each new [Call] becomes a route of that table, for an unused host. The trial
+// then checks whether the proxy has applied the table, which routes it refuses, whether the same process still answers requests,
+// and whether it needs more memory or CPU than before. A call that the proxy refuses or does not survive is found by bisection.
 //
 // # Guarantees
 //
-// A call is accepted only after the proxy has shown that it has the table with the call: see [Verdict]. A call fails because of the process only
-// if that happened twice: a process may end for other reasons.
+// A call is accepted only after the proxy has shown that it has the table with the call: see [Verdict]. A call fails because of
+// the process only if that happened twice: a process may end for other reasons.
 //
-// Namespaces do not wait for each other. Each round tries the same number of calls of each. If the proxy does not survive a round, parts of it
-// are tried until the harmful namespace is found; all others are retried at once. That namespace is then tried alone, after the others, with
-// growing delays.
+// Namespaces do not wait for each other. Each round tries the same number of calls of each. If the proxy does not survive a
+// round, parts of it are tried until the harmful namespace is found; all others are retried at once. That namespace is then tried
+// alone, after the others, with growing delays.
 //
 // Verdicts belong to a build of the proxy. Another build tries everything again, including all calls of the served table.
 //
 // # Without an answer
 //
-// While the proxy does not answer, a call waits for [Config.Timeout] and then lapses: [Trial.Review] lets it pass, which is logged. A call that
-// waits in a long queue never lapses, nor does one of a harmful namespace. While the proxy restarts after a table that it did not survive, all
-// calls wait for up to six minutes, the longest back-off of a kubelet.
+// While the proxy does not answer, a call waits for [Config.Timeout] and then lapses: [Trial.Review] lets it pass, which is
+// logged. A call that waits in a long queue never lapses, nor does one of a harmful namespace. While the proxy restarts after a
+// table that it did not survive, all calls wait for up to six minutes, the longest back-off of a kubelet.
 package trial
 
 import (
@@ -79,8 +79,8 @@ type Config struct {
 	File string
 	// Served returns the served table, or nil before the first one. A new build of the proxy tries its calls. It may be nil.
 	Served func() *table.Table
-	// Namespaces returns a function from the ids of routes of the newest read to their namespaces; "" if no object has the route. With nil, all
-	// calls belong to one namespace.
+	// Namespaces returns a function from the ids of routes of the newest read to their namespaces; "" if no object has the route.
+	// With nil, all calls belong to one namespace.
 	Namespaces func() func(id string) string
 	// Log may be nil.
 	Log *slog.Logger
@@ -165,8 +165,8 @@ func oneNamespace(string) string { return "" }
 // ServeHTTP serves the table of the trial proxy.
 func (t *Trial) ServeHTTP(w http.ResponseWriter, r *http.Request) { t.doc.ServeHTTP(w, r) }
 
-// ServeAlive answers the liveness probe of the proxy: 503 while its process must be replaced because it hangs or is permanently busy; 204
-// otherwise.
+// ServeAlive answers the liveness probe of the proxy: 503 while its process must be replaced because it hangs or is permanently
+// busy; 204 otherwise.
 func (t *Trial) ServeAlive(w http.ResponseWriter, _ *http.Request) {
 	t.mu.Lock()
 	bad := t.tainted != 0

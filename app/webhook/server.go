@@ -146,8 +146,8 @@ const (
 	LogReadRecovered = "read of the cluster succeeded again"
 )
 
-// follow keeps the snapshot of the judge up to date until ctx ends: it reads at once, at every interval, and whenever the source reports a
-// change.
+// follow keeps the snapshot of the judge up to date until ctx ends: it reads at once, at every interval, and whenever the source
+// reports a change.
 func (s *Server) follow(ctx context.Context) {
 	var changed <-chan struct{}
 	var following sync.WaitGroup

@@ -1,19 +1,19 @@
-// Package webhook is a validating webhook: it compiles an Ingress or a RouteGroup before the API server stores it, and returns its
-// problems as a refusal or as warnings, with the code and the texts of /problems.
+// Package webhook is a validating webhook: it compiles an Ingress or a RouteGroup before the API server stores it, and returns
+// its problems as a refusal or as warnings, with the code and the texts of /problems.
 //
-// A [Judge] validates one object against the latest snapshot of the cluster; the handler implements admission.k8s.io/v1; a [Server] joins
-// both with a source and two listeners.
+// A [Judge] validates one object against the latest snapshot of the cluster; the handler implements admission.k8s.io/v1; a
+// [Server] joins both with a source and two listeners.
 //
 // # Refusals
 //
-// An object is refused for a problem of severity error that depends only on the object, if the object that it replaces has fewer problems
-// with this reason. All other problems are warnings, since an Ingress may be created before its Service, and a label of a broken object may
-// change. Takeovers of requests of other objects are warnings, too, unless Config.RefuseTakeovers is set.
+// An object is refused for a problem of severity error that depends only on the object, if the object that it replaces has fewer
+// problems with this reason. All other problems are warnings, since an Ingress may be created before its Service, and a label of
+// a broken object may change. Takeovers of requests of other objects are warnings, too, unless Config.RefuseTakeovers is set.
 //
 // # Failing open
 //
-// Before the first snapshot, objects are validated alone. For an unreadable request or a panic, the webhook returns an error, and the
-// failurePolicy of its configuration decides; the manifests set Ignore.
+// Before the first snapshot, objects are validated alone. For an unreadable request or a panic, the webhook returns an error, and
+// the failurePolicy of its configuration decides; the manifests set Ignore.
 package webhook
 
 import (

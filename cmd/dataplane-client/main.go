@@ -39,8 +39,7 @@ func main() { program.Main(run) }
 func run(ctx context.Context, args, environ []string, std program.Stdio) int {
 	env := options.Env{Environ: environ, ReadFile: program.ReadFile(ctx)}
 	root := &cobra.Command{
-		Use:   "dataplane-client",
-		Short: "Runs beside an ingress proxy and serves it a routing table on the loopback interface.",
+		Use: "dataplane-client",
 		Long: `Runs beside an ingress proxy and serves it a routing table on the loopback interface. The mode decides
 whether it fetches the table from route servers, or computes it from the cluster with the flags of
 routesrv:

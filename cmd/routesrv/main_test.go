@@ -52,6 +52,19 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "settings are checked and nothing is started", out: `^configuration is valid\n$`,
 			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--state-dir=/nowhere/at/all"},
 		},
+		{
+			name: "forms of flags", args: []string{"--check-config=yaml", "-kubernetes", "-address", ":1", "--support-listener=:2", "-edit-route", "-x-/y-", "-kubernetes-healthcheck=false"},
+			out: `(?s)  edit-route:\n    value:\n      - -x-/y-\n.*  kubernetes-healthcheck:\n    value: false\n.*  address:\n    value: :1\n.*  support-listener:\n    value: :2\n|` +
+				`(?s)kubernetes-healthcheck:\n    value: false.*edit-route:\n    value:\n      - -x-/y-\n.*  address:\n    value: :1\n.*  support-listener:\n    value: :2\n`,
+		},
+		{name: "a value is no command", args: []string{"-kubernetes", "-address", "status"}, status: 2, stdrr: `^routesrv: -address: "status": must be HOST:PORT`},
+		{name: "a value is no flag", args: []string{"-kubernetes", "-address", "-kubernetes"}, status: 2, stdrr: `^routesrv: -address: "-kubernetes": must be`},
+		{
+			name: "several unknown flags", args: []string{"-kubernetes", "-adress=:1", "--no-such-flag", "x", "-o"}, status: 2,
+			stdrr: `^routesrv: unknown flag -adress: did you mean -address\?\nroutesrv: unknown flag -no-such-flag\nroutesrv: unknown flag -o`,
+		},
+		{name: "help wins", args: []string{"-no-such-flag", "-address=9", "-h"}, out: `^Reads Ingresses`},
+		{name: "help of a command", args: []string{"help", "compile"}, out: `^Prints the table of manifests\.`},
 		{name: "a mistyped command", args: []string{"stauts", "http://localhost:9911"}, status: 2, stdrr: `Did you mean this\?\s+status`},
 		{
 			name: "a check says what is wrong", status: 2, stdrr: `-addres\b`,
@@ -198,43 +211,11 @@ func awaitTable(t *testing.T, url string) (etag, body string) {
 
 // The arguments of a platform that runs Skipper's route server in some 200 clusters, as in its manifest.
 func TestArgumentsOfARealPlatformAreTaken(t *testing.T) {
-	args := []string{
-		"routesrv",
-		"-application-log-level=INFO",
-		"-enable-profile",
-		"-kubernetes",
-		"-kubernetes-in-cluster",
-		"-kubernetes-healthcheck=false",
-		"-kubernetes-path-mode=path-prefix",
-		"-kubernetes-backend-traffic-algorithm=traffic-segment-predicate",
-		"-kubernetes-default-lb-algorithm=powerOfRandomNChoices",
-		"-kubernetes-disable-catchall-routes=true",
-		"-enable-kubernetes-endpointslices=true",
-		"-address=:9990",
-		"-wait-for-healthcheck-interval=45s",
-		"-kubernetes-east-west-range-domains=ingress.cluster.local",
-		`-kubernetes-east-west-range-predicates=ClientIP("10.2.0.0/15","172.31.0.0/16")`,
-		"-kubernetes-annotation-predicates=",
-		"-kubernetes-annotation-filters-append=",
-		"-kubernetes-east-west-range-annotation-predicates=",
-		"-kubernetes-east-west-range-annotation-filters-append=",
-		"-default-filters-dir=/etc/config/default-filters",
-		`-default-filters-prepend=enableAccessLog(4,5) -> lifo(2000,20000,"3s")`,
-		"-default-filters-append=",
-		`-default-filters-append=stateBagToTag("auth-user", "client.uid")`,
-		"-enable-swarm",
-		"-kubernetes-redis-service-namespace=kube-system",
-		"-kubernetes-redis-service-name=skipper-ingress-redis",
-		"-kubernetes-redis-service-port=6379",
-		"-enable-oauth2-grant-flow",
-		"-oauth2-callback-path=/.well-known/oauth2-callback",
-		"-edit-route=/Source[(](.*)[)]/ClientIP($1)/",
-		"-forwarded-headers=X-Forwarded-For,X-Forwarded-Proto=https,X-Forwarded-Port=443",
-		"-forwarded-headers-exclude-cidrs=10.2.0.0/15,172.31.0.0/16",
-		"-opentracing=lightstep component-name=routesrv token=TOKEN collector=collector:8444 cmd-line=routesrv " +
-			"tag=application=skipper-ingress max-buffered-spans=4096",
-		"--check-config",
+	text, err := os.ReadFile("../../app/options/testdata/platform.args")
+	if err != nil {
+		t.Fatal(err)
 	}
+	args := append(strings.Split(strings.TrimSpace(string(text)), "\n"), "--check-config")
 	r := runWith(t, "", args...)
 	if r.status != 0 || r.out != "configuration is valid\n" {
 		t.Errorf("status %d, output %q, errors %q", r.status, r.out, r.err)

@@ -17,11 +17,9 @@ import (
 const maxLine = 1 << 20
 
 // Read replays all requests of a log, which may be compressed with gzip. each changes every request before it is replayed, and
-// may be nil; progress is called every few thousand lines with the number of bytes read, and may be nil. Lines that are not
-// requests are counted and skipped. It returns only errors of the reader and the context.
-func (r *Replay) Read(ctx context.Context, log io.Reader, each func(*match.Request), progress func(bytes int64)) error {
-	counted := &counter{r: log}
-	in := bufio.NewReaderSize(counted, 256<<10)
+// may be nil. Lines that are not requests are counted and skipped. It returns only errors of the reader and the context.
+func (r *Replay) Read(ctx context.Context, log io.Reader, each func(*match.Request)) error {
+	in := bufio.NewReaderSize(log, 256<<10)
 	if head, _ := in.Peek(2); bytes.Equal(head, []byte{0x1f, 0x8b}) {
 		unpacked, err := gzip.NewReader(in)
 		if err != nil {
@@ -35,9 +33,6 @@ func (r *Replay) Read(ctx context.Context, log io.Reader, each func(*match.Reque
 		if n%4096 == 0 {
 			if err := ctx.Err(); err != nil {
 				return err
-			}
-			if progress != nil {
-				progress(counted.n)
 			}
 		}
 		line := bytes.TrimSpace(lines.Bytes())
@@ -56,26 +51,10 @@ func (r *Replay) Read(ctx context.Context, log io.Reader, each func(*match.Reque
 		}
 		r.Add(request)
 	}
-	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return fmt.Errorf("a line has more than %d bytes: is this a log?", maxLine)
-	} else if err != nil {
+	if err := lines.Err(); !errors.Is(err, bufio.ErrTooLong) {
 		return err
 	}
-	if progress != nil {
-		progress(counted.n)
-	}
-	return nil
-}
-
-type counter struct {
-	r io.Reader
-	n int64
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
+	return fmt.Errorf("a line has more than %d bytes: is this a log?", maxLine)
 }
 
 // ParseLine parses a line of a log: of Skipper's access log, in its text form or in JSON, or a method and a URL, as in

@@ -4,8 +4,8 @@
 // that. [Handler] serves it, and the text and JSON forms of package shadowdiff, depending on the Accept header. Without scripts,
 // only filtering is missing. The content is untrusted: it is escaped as HTML, and invisible characters are made visible.
 //
-// A page shows the first 1,000 differences and the number of the others; the JSON form has all of them. The text after "#q=" in the
-// address fills the filter box, so a link can show a team its routes.
+// A page shows the first 1,000 differences and the number of the others; the JSON form has all of them. The text after "#q=" in
+// the address fills the filter box, so a link can show a team its routes.
 //
 // Other modules should not import it: it may change with every release.
 package page
@@ -238,9 +238,9 @@ var forms = [...]struct{ name, mediaType string }{
 	Text: {"text", "text/plain"}, HTML: {"html", "text/html"}, JSON: {"json", "application/json"},
 }
 
-// Handler serves the result of view as text, page or JSON: in the form of the query parameter "format" (text, html, json), or the first
-// of these forms in the Accept header, or as text. view is called once for each request, concurrently; its routes must not change
-// afterwards.
+// Handler serves the result of view as text, page or JSON: in the form of the query parameter "format" (text, html, json), or the
+// first of these forms in the Accept header, or as text. view is called once for each request, concurrently; its routes must not
+// change afterwards.
 func Handler(view func() shadowdiff.Comparison) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		form, ok := Negotiate(w, r)
@@ -257,8 +257,8 @@ func Handler(view func() shadowdiff.Comparison) http.Handler {
 	})
 }
 
-// Negotiate returns the requested form, by the rules of [Handler]. If it returns false, it has refused the request because of an unknown
-// form.
+// Negotiate returns the requested form, by the rules of [Handler]. If it returns false, it has refused the request because of an
+// unknown form.
 func Negotiate(w http.ResponseWriter, r *http.Request) (f Form, ok bool) {
 	h := w.Header()
 	h.Set("Vary", "Accept")

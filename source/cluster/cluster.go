@@ -95,7 +95,7 @@ func (s *Source) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, 
 	if err != nil {
 		return nil, err
 	}
-	return s.snapshot(), nil
+	return s.cfg.Filters(s.snapshot()), nil
 }
 
 func (s *Source) readAll(ctx context.Context, consistent bool) error {

@@ -66,6 +66,9 @@ type Config struct {
 	// Namespaces also reads the namespaces, unless only one namespace is read.
 	Namespaces bool
 
+	// Filters adds default filters to each snapshot. It is not called concurrently. It may be nil.
+	Filters func(*kube.Snapshot) *kube.Snapshot
+
 	// Timeout limits each request, from connecting to the last byte of the body; default DefaultTimeout.
 	Timeout time.Duration
 
@@ -84,6 +87,9 @@ func (c Config) withDefaults() Config {
 	c.Timeout, c.MaxBytes = cmp.Or(c.Timeout, DefaultTimeout), cmp.Or(c.MaxBytes, DefaultMaxBytes)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	c.Metrics = cmp.Or(c.Metrics, NewMetrics(nil))
+	if c.Filters == nil {
+		c.Filters = func(s *kube.Snapshot) *kube.Snapshot { return s }
+	}
 	return c
 }
 

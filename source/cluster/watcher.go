@@ -58,7 +58,8 @@ type Watcher struct {
 	kinds   []*watched // in the order of Lists
 	changed chan struct{}
 
-	dirty chan struct{} // capacity 1: a change waits to be gathered
+	dirty   chan struct{} // capacity 1: a change waits to be gathered
+	filters sync.Mutex    // held while Config.Filters runs
 
 	mu        sync.Mutex    // guards the fields below, and all of kinds
 	moved     chan struct{} // closed and replaced when a kind becomes ready or fails
@@ -195,8 +196,11 @@ func (w *Watcher) Read(parent context.Context, o kube.ReadOptions) (*kube.Snapsh
 			w.mu.Unlock()
 			return nil, err
 		case wait == nil && caughtUp:
-			defer w.mu.Unlock()
-			return w.snapshot(), nil
+			s := w.snapshot()
+			w.mu.Unlock()
+			w.filters.Lock()
+			defer w.filters.Unlock()
+			return w.cfg.Filters(s), nil
 		}
 		moved := w.moved
 		w.mu.Unlock()

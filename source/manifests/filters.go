@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,26 +19,9 @@ import (
 // of the link itself; this package also limits what it reads through the link.
 const maxFilterFile = 1 << 20
 
-// Reader is a source to which default filters are added.
-type Reader interface {
-	Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error)
-}
-
-// follower is an optional interface, implemented by sources that follow their objects.
-type follower interface {
-	Run(ctx context.Context) error
-	Changed() <-chan struct{}
-}
-
-// prober is an optional interface of the source: a source that can tell cheaply whether a read would fail implements
-// it.
-type prober interface {
-	Probe(ctx context.Context) error
-}
-
-// FilterFolder adds default filters of services, read from a folder, to the snapshots of another source.
+// FilterFolder adds default filters of services, read from a folder, to the snapshots of a source.
 //
-// The folder holds one file for each service, named SERVICE.NAMESPACE, with a filter chain. Every snapshot reads the folder
+// The folder holds one file for each service, named SERVICE.NAMESPACE, with a filter chain. Every read of the source reads the folder
 // again. If the folder cannot be read, the read does not fail: like the reference, the snapshot then reports the error and has no
 // default filters. Other entries of the folder are ignored and logged at debug level: folders, files over 1 MiB, and names that
 // do not split at exactly one dot. A default filter file that cannot be read is ignored too, but its first failure is logged as a
@@ -48,7 +30,6 @@ type prober interface {
 // A FilterFolder is not safe for concurrent use.
 type FilterFolder struct {
 	dir    string
-	source Reader
 	log    *slog.Logger
 	last   *kube.DefaultFilters
 	broken map[string]string // logged errors, by file
@@ -60,61 +41,25 @@ const (
 	LogUnreadable = "default filter file cannot be read, its service is without default filters"
 )
 
-// NewFilterFolder returns a FilterFolder for the folder on top of a source. It does no I/O. The logger records which entries are
-// ignored; nil means no log.
-func NewFilterFolder(dir string, source Reader, logger *slog.Logger) *FilterFolder {
-	return &FilterFolder{dir: dir, source: source, log: cmp.Or(logger, slog.New(slog.DiscardHandler)).With("component", "default-filters")}
+// NewFilterFolder returns a FilterFolder for the folder. It does no I/O. The logger records which entries are ignored; nil means no
+// log.
+func NewFilterFolder(dir string, logger *slog.Logger) *FilterFolder {
+	return &FilterFolder{dir: dir, log: cmp.Or(logger, slog.New(slog.DiscardHandler)).With("component", "default-filters")}
 }
 
-// Read reads the source and then the folder. If nothing in the folder changed, the snapshot has the same
-// DefaultFilters pointer as the previous one.
-func (r *FilterFolder) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
-	s, err := r.source.Read(ctx, o)
-	if err != nil {
-		return nil, err
-	}
+// Add reads the folder and returns the snapshot with its default filters. If nothing in the folder changed, they have the same pointer
+// as before.
+func (r *FilterFolder) Add(s *kube.Snapshot) *kube.Snapshot {
 	now := r.readDir()
 	if last := r.last; last == nil || !maps.Equal(last.Texts, now.Texts) || fmt.Sprint(last.Err) != fmt.Sprint(now.Err) {
 		r.last = now
 	}
 	if s.DefaultFilters == r.last {
-		return s, nil
+		return s
 	}
 	with := *s
 	with.DefaultFilters = r.last
-	return &with, nil
-}
-
-// Run runs the source until ctx ends, if the source follows its objects. Otherwise it returns nil at once.
-func (r *FilterFolder) Run(ctx context.Context) error {
-	if f, ok := r.source.(follower); ok {
-		return f.Run(ctx)
-	}
-	return nil
-}
-
-// Changed returns the channel on which the source reports changes, or nil if the source does not report any. A change
-// of the folder is not reported: the folder is read whenever the source is.
-func (r *FilterFolder) Changed() <-chan struct{} {
-	if f, ok := r.source.(follower); ok {
-		return f.Changed()
-	}
-	return nil
-}
-
-// Probe asks the source whether a read would fail. It returns nil if the source cannot tell.
-func (r *FilterFolder) Probe(ctx context.Context) error {
-	if p, ok := r.source.(prober); ok {
-		return p.Probe(ctx)
-	}
-	return nil
-}
-
-// Drop makes the source release its objects, if the source supports it.
-func (r *FilterFolder) Drop() {
-	if d, ok := r.source.(interface{ Drop() }); ok {
-		d.Drop()
-	}
+	return &with
 }
 
 func (r *FilterFolder) readDir() *kube.DefaultFilters {

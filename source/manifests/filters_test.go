@@ -2,8 +2,6 @@ package manifests_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"os"
@@ -19,31 +17,8 @@ import (
 	"github.com/routesrv/routesrv/source/manifests"
 )
 
-// source gives what a test has put there.
-type beside struct {
-	snapshot *kube.Snapshot
-	err      error
-	asked    []kube.ReadOptions
-}
-
-func (s *beside) Read(_ context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
-	s.asked = append(s.asked, o)
-	return s.snapshot, s.err
-}
-
-func newReader(dir string) (*manifests.FilterFolder, *beside) {
-	s := &beside{snapshot: &kube.Snapshot{Revision: 7, Intent: kube.Intent{Ingresses: []*kube.Ingress{{}}}}}
-	return manifests.NewFilterFolder(dir, s, nil), s
-}
-
-func readBeside(t *testing.T, r *manifests.FilterFolder) *kube.Snapshot {
-	t.Helper()
-	s, err := r.Read(t.Context(), kube.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
+// unfiltered is the snapshot of a source.
+var unfiltered = &kube.Snapshot{Revision: 7, Intent: kube.Intent{Ingresses: []*kube.Ingress{{}}}}
 
 func writeFilter(t *testing.T, path, text string) {
 	t.Helper()
@@ -84,8 +59,8 @@ func TestFilesOfTheFolderAreDefaultFiltersOfTheirServices(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, _ := newReader(dir)
-	got := readBeside(t, r).DefaultFilters
+	r := manifests.NewFilterFolder(dir, nil)
+	got := r.Add(unfiltered).DefaultFilters
 	want := map[kube.ServiceKey]string{
 		{Namespace: "shop", Name: "cart"}:      `consecutiveBreaker(15)`,
 		{Namespace: "shop", Name: "empty"}:     "",
@@ -112,15 +87,15 @@ func TestFolderThatCannotBeReadIsSaidAndFailsNothing(t *testing.T) {
 	writeFilter(t, file, "")
 	for name, path := range map[string]string{"not there": filepath.Join(dir, "nothing"), "a file": file} {
 		t.Run(name, func(t *testing.T) {
-			r, _ := newReader(path)
-			s := readBeside(t, r)
+			r := manifests.NewFilterFolder(path, nil)
+			s := r.Add(unfiltered)
 			if len(s.Ingresses) != 1 || s.Revision != 7 {
 				t.Errorf("snapshot %+v, want that of the source", s)
 			}
 			if f := s.DefaultFilters; f == nil || f.Err == nil || len(f.Texts) != 0 || !strings.Contains(f.Err.Error(), path) {
 				t.Errorf("default filters %+v, want an error that names %s", f, path)
 			}
-			if again := readBeside(t, r); again.DefaultFilters != s.DefaultFilters {
+			if again := r.Add(unfiltered); again.DefaultFilters != s.DefaultFilters {
 				t.Error("the same error has another pointer: every read compiles everything again")
 			}
 		})
@@ -131,8 +106,8 @@ func TestPointerChangesWithATextOnly(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "cart.shop")
 	writeFilter(t, path, "status(200)")
-	r, _ := newReader(dir)
-	first := readBeside(t, r).DefaultFilters
+	r := manifests.NewFilterFolder(dir, nil)
+	first := r.Add(unfiltered).DefaultFilters
 	for _, step := range []struct {
 		name    string
 		do      func()
@@ -147,9 +122,9 @@ func TestPointerChangesWithATextOnly(t *testing.T) {
 		{"no folder", func() { os.RemoveAll(dir) }, true},
 		{"a folder again", func() { os.Mkdir(dir, 0o700) }, true},
 	} {
-		before := readBeside(t, r).DefaultFilters
+		before := r.Add(unfiltered).DefaultFilters
 		step.do()
-		if after := readBeside(t, r).DefaultFilters; (after != before) != step.changed {
+		if after := r.Add(unfiltered).DefaultFilters; (after != before) != step.changed {
 			t.Errorf("%s: pointer changed %v, want %v", step.name, after != before, step.changed)
 		}
 	}
@@ -159,29 +134,16 @@ func TestPointerChangesWithATextOnly(t *testing.T) {
 }
 
 func TestSnapshotOfTheSourceIsNotTouched(t *testing.T) {
-	r, s := newReader(t.TempDir())
-	a, b := readBeside(t, r), readBeside(t, r)
-	if s.snapshot.DefaultFilters != nil {
+	r := manifests.NewFilterFolder(t.TempDir(), nil)
+	a, b := r.Add(unfiltered), r.Add(unfiltered)
+	if unfiltered.DefaultFilters != nil {
 		t.Error("the snapshot of the source was changed")
 	}
 	if !a.SameObjects(b) {
 		t.Error("without a change two reads do not have the same objects")
 	}
-	s.snapshot = a // a source that gives default filters itself
-	if got := readBeside(t, r); got != a {
+	if got := r.Add(a); got != a {
 		t.Error("a snapshot that has the default filters already is copied")
-	}
-}
-
-func TestReadThatFailsStaysAFailure(t *testing.T) {
-	r, s := newReader(t.TempDir())
-	s.err = &kube.ReadError{Verb: "list", Resource: "ingresses", Err: errors.New("down")}
-	got, err := r.Read(t.Context(), kube.ReadOptions{Consistent: true})
-	if got != nil || !errors.Is(err, s.err) {
-		t.Errorf("snapshot %v, error %v, want none and %v", got, err, s.err)
-	}
-	if !s.asked[0].Consistent {
-		t.Error("the options did not reach the source")
 	}
 }
 
@@ -193,48 +155,21 @@ func TestFileThatCannotBeReadIsWarnedOfOnce(t *testing.T) {
 	}
 	writeFilter(t, filepath.Join(dir, "nodot"), "")
 	var log bytes.Buffer
-	_, s := newReader(dir)
-	r := manifests.NewFilterFolder(dir, s, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
+	r := manifests.NewFilterFolder(dir, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
 	for range 3 {
-		readBeside(t, r)
+		r.Add(unfiltered)
 	}
 	text := log.String()
 	if n := strings.Count(text, manifests.LogUnreadable); n != 1 || !strings.Contains(text, "cart.shop") || strings.Contains(text, "nodot") {
 		t.Errorf("log:\n%s", text)
 	}
 	writeFilter(t, filepath.Join(dir, "target"), "status(200)")
-	readBeside(t, r) // heals
+	r.Add(unfiltered) // heals
 	if err := os.Remove(filepath.Join(dir, "target")); err != nil {
 		t.Fatal(err)
 	}
-	readBeside(t, r)
+	r.Add(unfiltered)
 	if n := strings.Count(log.String(), manifests.LogUnreadable); n != 2 {
 		t.Errorf("%d warnings, want another one when the failure starts again", n)
-	}
-}
-
-// followed is a source that follows its objects.
-type followed struct {
-	beside
-	changed chan struct{}
-	err     error
-}
-
-func (f *followed) Run(context.Context) error { return f.err }
-
-func (f *followed) Changed() <-chan struct{} { return f.changed }
-
-func TestSourceThatFollowsIsFollowed(t *testing.T) {
-	f := &followed{changed: make(chan struct{}), err: errors.New("planted")}
-	r := manifests.NewFilterFolder(t.TempDir(), f, nil)
-	if err := r.Run(t.Context()); !errors.Is(err, f.err) {
-		t.Errorf("Run gives %v, want the error of the source", err)
-	}
-	if r.Changed() != (<-chan struct{})(f.changed) {
-		t.Error("Changed is not that of the source")
-	}
-	plain, _ := newReader(t.TempDir())
-	if err := plain.Run(t.Context()); err != nil || plain.Changed() != nil {
-		t.Errorf("a source that does not follow: %v, %v", err, plain.Changed())
 	}
 }

@@ -52,6 +52,9 @@ type Config struct {
 	// Namespaces also reads namespaces. Many files may contain the same one.
 	Namespaces bool
 
+	// Filters adds default filters to each snapshot: see [FilterFolder.Add]. It may be nil.
+	Filters func(*kube.Snapshot) *kube.Snapshot
+
 	// MaxFileBytes limits the size of one file in bytes; default DefaultMaxFileBytes.
 	MaxFileBytes int64
 
@@ -116,10 +119,12 @@ func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 			return nil, readError(c.name, err)
 		}
 	}
-	if same && s.last != nil {
-		return s.last, nil
+	if !same || s.last == nil {
+		s.commit(files)
 	}
-	s.commit(files)
+	if s.cfg.Filters != nil {
+		return s.cfg.Filters(s.last), nil
+	}
 	return s.last, nil
 }
 

@@ -49,7 +49,7 @@ var allowed = map[string][]string{
 	"publish": {"internal/series", "api", "compile", "eskip", "guard", "catalogue", "internal/durable", "kube", "table"},
 
 	// fleet: which client holds which table
-	"fleet": {"internal/series", "table"},
+	"fleet": {"internal/series", "etagcache", "table"},
 
 	"publish/history": {"api", "kube", "publish"},
 	// producers hand tables to publish; they do not know each other
@@ -418,5 +418,26 @@ const maxPackages = 45
 func TestTheHouseHasFewRooms(t *testing.T) {
 	if n := len(allowed); n > maxPackages {
 		t.Errorf("%d packages, want at most %d: merge before you add", n, maxPackages)
+	}
+}
+
+// TestDirectRequirementsAreOneBlock: the first block of each go.mod has what the module itself uses, and the second one the rest.
+func TestDirectRequirementsAreOneBlock(t *testing.T) {
+	for _, name := range []string{"go.mod", "test/go.mod", "tools/go.mod"} {
+		text, err := os.ReadFile(filepath.Join("../..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := strings.Split(string(text), "\nrequire ")[1:]
+		if len(blocks) > 2 {
+			t.Errorf("%s has %d blocks of requirements", name, len(blocks))
+		}
+		for i, block := range blocks {
+			block, _, _ = strings.Cut(block, "\n)")
+			lines := strings.Count(block, "\n")
+			if indirect := strings.Count(block, "// indirect"); i == 0 && indirect > 0 || i == 1 && indirect != lines {
+				t.Errorf("%s: block %d has %d indirect ones of %d requirements", name, i+1, indirect, lines)
+			}
+		}
 	}
 }

@@ -78,7 +78,7 @@ type process struct {
 	main string
 }
 
-func buildBinary(b *testing.B) string {
+func buildBinary(b testing.TB) string {
 	b.Helper()
 	binary := filepath.Join(b.TempDir(), "routesrv")
 	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/routesrv").CombinedOutput(); err != nil {
@@ -101,12 +101,12 @@ func startReading(b *testing.B, binary string, interval time.Duration, args ...s
 }
 
 // startWith starts the binary with arguments that select what it serves, and waits for the first table.
-func startWith(b *testing.B, binary string, args ...string) *process {
+func startWith(b testing.TB, binary string, args ...string) *process {
 	b.Helper()
 	p := &process{main: programs.FreeAddress(b)}
 	p.cmd = exec.Command(binary, append([]string{
 		"-address=" + p.main, "-support-listener=" + programs.FreeAddress(b), "-wait-for-healthcheck-interval=0s",
-	}, args...)...)
+	}, args...)...) // of two flags, the last one counts
 	p.cmd.Stderr = io.Discard
 	if err := p.cmd.Start(); err != nil {
 		b.Fatal(err)

@@ -19,7 +19,7 @@ type streamers struct {
 }
 
 // newStreamers opens n streams of clients that hold the table with the ETag, and waits until all are open.
-func newStreamers(b *testing.B, ctx context.Context, url, etag string, n int) *streamers {
+func newStreamers(b testing.TB, ctx context.Context, url, etag string, n int) *streamers {
 	s := &streamers{news: make(chan time.Time, n)}
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	for range n {

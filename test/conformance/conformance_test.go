@@ -294,8 +294,13 @@ func (c *testCase) load(t *testing.T, api kubetest.API, o caseOptions) ([]*eskip
 
 func (c *testCase) read(t *testing.T, o caseOptions, url string, log io.Writer) (*kube.Snapshot, error) {
 	t.Helper()
+	var filters func(*kube.Snapshot) *kube.Snapshot
+	if c.filtersDir != "" {
+		filters = manifests.NewFilterFolder(c.filtersDir, nil).Add
+	}
 	source, err := cluster.New(cluster.Config{
 		URL:            url,
+		Filters:        filters,
 		Logger:         slog.New(slog.NewTextHandler(log, nil)),
 		EndpointSlices: o.EndpointSlices,
 		Selection: kube.Selection{Selectors: map[kube.Kind]map[string]string{
@@ -307,11 +312,7 @@ func (c *testCase) read(t *testing.T, o caseOptions, url string, log io.Writer) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := source.Read
-	if c.filtersDir != "" {
-		read = manifests.NewFilterFolder(c.filtersDir, source, nil).Read
-	}
-	return read(context.Background(), kube.ReadOptions{})
+	return source.Read(context.Background(), kube.ReadOptions{})
 }
 
 func read(t *testing.T, path string) []byte {

@@ -340,11 +340,11 @@ func testPluginAccepts(t *testing.T, kubeconfig, dir string, servers ...*process
 		})
 	}
 	status, out, errs := runPlugin(t, kubeconfig, "held", "--context=prod-eu", "--timeout=60s")
-	if status != 1 || !strings.Contains(out, "held by routesrv-a, routesrv-b") || !strings.Contains(out, "accept --context prod-eu --kubeconfig "+kubeconfig+" --namespace "+pluginNamespace+" "+digest) {
+	if status != 1 || !strings.Contains(out, "held by routesrv-a, routesrv-b") || !strings.Contains(out, "accept --context prod-eu --kubeconfig "+kubeconfig+" --server-namespace "+pluginNamespace+" "+digest) {
 		t.Errorf("status %d\n%s%s", status, out, errs)
 	}
 	accept := []string{"accept", "--context=prod-eu", digest, "--by=Ada", "--why=moved", "--timeout=60s"}
-	if status, out, errs = runPlugin(t, kubeconfig, accept...); status != 2 || !strings.Contains(errs, "say --yes") {
+	if status, out, errs = runPlugin(t, kubeconfig, accept...); status != 2 || !strings.Contains(errs, "use --yes") {
 		t.Errorf("without --yes: status %d\n%s%s", status, out, errs)
 	}
 	status, out, errs = runPlugin(t, kubeconfig, append(accept, "--yes")...)

@@ -119,6 +119,22 @@ func TestSteering(t *testing.T) {
 	}
 	command(0, "freeze", "-n=shop", "--why=sale", "--for=2h", "--yes")
 	apply("pay", "frozen")
+	programs.Eventually(t, "the frozen object is kept", func() bool {
+		_, out, _ := runPlugin(t, kubeconfig, "problems", "--context=prod")
+		return strings.Contains(out, "frozen: namespace shop: sale")
+	})
+	if said := command(1, "explain", "ingress", "pay", "-n", "shop"); !strings.Contains(said, "frozen: namespace shop: sale") || !strings.Contains(said, "unfreeze") || strings.Contains(said, "accept it") {
+		t.Errorf("explain of a frozen object says\n%s", said)
+	}
+	if said := command(0, "held"); !strings.Contains(said, "nothing is held") {
+		t.Errorf("held says\n%s", said)
+	}
+	if said := command(2, "rolback"); !strings.Contains(said, "rollback") {
+		t.Errorf("a mistyped command says\n%s", said)
+	}
+	if said := command(0, "rollback", fmt.Sprint(entry), "-n", "shop", "--why=rehearsal", "--dry-run"); !strings.Contains(said, "pay-1") {
+		t.Errorf("rollback --dry-run says\n%s", said)
+	}
 
 	proxy.fail(ingressList, status(http.StatusServiceUnavailable)) // no read succeeds
 	for i, p := range []*process{a, b} {
@@ -195,7 +211,16 @@ func TestSteering(t *testing.T) {
 	if status, out, errs := runPlugin(t, away, "status", "--context=prod"); status != 2 || !strings.Contains(out+errs, "connection refused") || !strings.Contains(out+errs, "--urls FILE") {
 		t.Errorf("without the API server: status %d\n%s%s", status, out, errs)
 	}
-	if status, out, errs := runPlugin(t, away, "status", "--urls="+urls); status != 0 || !strings.Contains(out, "healthy") {
-		t.Errorf("by URL: status %d\n%s%s", status, out, errs)
+	byURL := func(want int, contains string, args ...string) {
+		t.Helper()
+		if status, out, errs := runPlugin(t, away, append(args, "--urls="+urls)...); status != want || !strings.Contains(out+errs, contains) {
+			t.Errorf("%v by URL: status %d, want %d with %q\n%s%s", args, status, want, contains, out, errs)
+		}
 	}
+	byURL(0, "healthy", "status")
+	byURL(0, "nothing is held", "held")
+	byURL(0, "Ingress shop/cart deleted", "log", "--lost")
+	byURL(1, "pin", "explain", "ingress", "cart", "-n", "shop")
+	byURL(1, "shop/cart", "problems")
+	byURL(2, "pod", "unfreeze", "--all", "--yes") // commands that change the table need a pod
 }

@@ -174,7 +174,7 @@ func TestRollBackOfHundredsOfObjects(t *testing.T) {
 		t.Errorf("a time before the history: status %d\n%s", status, said)
 	}
 	for _, wrong := range [][]string{{"rollback", "--all", "--why=x", "--yes"}, {"rollback", "1", "--to=12:00", "--all", "--why=x", "--yes"}} {
-		if status, said = b.command(wrong...); status != 2 || !strings.Contains(said, "want an entry of the history or --to TIME") {
+		if status, said = b.command(wrong...); status != 2 || !strings.Contains(said, "choose an entry of the history or --to TIME") {
 			t.Errorf("%v: status %d\n%s", wrong, status, said)
 		}
 	}

@@ -39,7 +39,7 @@ func BenchmarkReplay(b *testing.B) {
 	replayed := report.NewReplay(routes, routes, match.Options{NormalizeHost: true}, shadowdiff.Ignore{})
 	b.ResetTimer()
 	for b.Loop() {
-		if err := replayed.Read(b.Context(), bytes.NewReader(log.Bytes()), nil, nil); err != nil {
+		if err := replayed.Read(b.Context(), bytes.NewReader(log.Bytes()), nil); err != nil {
 			b.Fatal(err)
 		}
 	}

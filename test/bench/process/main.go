@@ -80,7 +80,7 @@ func run(o options) error {
 		}
 	}
 	programs = append(programs, p)
-	fmt.Printf("| read | state | version | CPU per change | without change | write to client, p50 | max | peak, first table | peak | read per change | written to disk |\n")
+	fmt.Printf("| read | state | version | CPU per change | without change | write to client, p50 | max | first table | peak | read per change | written to disk |\n")
 	fmt.Printf("|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, mode := range strings.Split(o.modes, ",") {
 		for _, state := range strings.Split(o.states, ",") {
@@ -135,7 +135,8 @@ type figures struct {
 	cpu           time.Duration
 	idle          time.Duration // CPU of an interval without a change
 	latency       []time.Duration
-	firstMiB      float64 // peak memory until the first table
+	firstCPU      time.Duration // until the first table
+	firstMiB      float64       // peak memory until then
 	peakMiB       float64
 	read, written int64
 	length        time.Duration
@@ -144,9 +145,9 @@ type figures struct {
 // String returns cells of a row.
 func (f figures) String() string {
 	slices.Sort(f.latency)
-	return fmt.Sprintf("%d ms | %d ms | %d ms | %d ms | %.0f MiB | %.0f MiB | %.1f MB | %.2f MB/s",
+	return fmt.Sprintf("%d ms | %d ms | %d ms | %d ms | %.1f CPU s, %.0f MiB | %.0f MiB | %.1f MB | %.2f MB/s",
 		f.cpu.Milliseconds()/int64(f.changes), f.idle.Milliseconds(), f.latency[len(f.latency)/2].Milliseconds(), f.latency[len(f.latency)-1].Milliseconds(),
-		f.firstMiB, f.peakMiB, float64(f.read)/1e6/float64(f.changes), float64(f.written)/1e6/f.length.Seconds())
+		f.firstCPU.Seconds(), f.firstMiB, f.peakMiB, float64(f.read)/1e6/float64(f.changes), float64(f.written)/1e6/f.length.Seconds())
 }
 
 // measure starts a binary and changes objects.
@@ -180,7 +181,8 @@ func measure(o options, binary, mode string, state bool, dir string) (f figures,
 		return f, err
 	}
 	defer p.stop()
-	f.firstMiB = p.usage().peakMiB
+	first := p.usage()
+	f.firstCPU, f.firstMiB = first.cpu, first.peakMiB
 	for range o.clients {
 		go poll(ctx, p.url())
 	}
