@@ -34,7 +34,7 @@ const PathCanary = "/canary"
 // MaxSoaking is how many objects a status lists at most.
 const MaxSoaking = 1000
 
-// Canary says what soaks: what the canary is served and the fleet is not.
+// Canary lists the changes that only the canary is served.
 type Canary struct {
 	SoakSeconds float64        `json:"soak_seconds"`
 	Query       string         `json:"query,omitempty"`

@@ -46,7 +46,7 @@ type Soak struct {
 	Seen string `json:"seen"`
 	// Began is when the object began to soak, perhaps with an earlier version.
 	Began time.Time `json:"began"`
-	// Halted says why the change was halted; empty if it soaks.
+	// Halted is the reason why the change was halted; empty if it soaks.
 	Halted string `json:"halted,omitempty"`
 	// Judged means that the guard has released the change, so what it loses is not judged again.
 	Judged bool `json:"judged,omitempty"`
@@ -56,7 +56,7 @@ type Soak struct {
 type Verdict struct {
 	At     time.Time // when it was asked
 	Firing bool      // it returned series, so nothing is promoted
-	Text   string    // what it returned, in words, or the error
+	Text   string    // a description of the returned series, or the error
 	Err    bool      // there was no answer
 }
 
@@ -134,7 +134,7 @@ func (p *policy) split(s *situation, d *decision, aside, due keptList) {
 }
 
 // soaking returns an entry for each object whose routes on the canary differ from those of the fleet in anything but endpoints.
-// The decision gets the entries that have ended, and has those of all other reasons.
+// The decision has the entries of all other reasons, and gets the ended entries.
 func (p *policy) soaking(s *situation, d *decision, due keptList) (entries keptList) {
 	list, changed := d.list, keptList(nil)
 	like := list // compares all objects with the same default filters
@@ -258,7 +258,7 @@ func (p *policy) changes(old, now kube.Object) bool {
 const noEndpointsText = `inlineContent("no endpoints")`
 
 // changedRoutes returns entries for the objects that have not changed and whose routes nevertheless differ from those of the
-// fleet, for example because a service was created. A route that is gone has lost its service.
+// fleet, for example because a service was created. A removed route has lost its service.
 func (p *policy) changedRoutes(s *situation, d *decision, list keptList, others func(kube.Ref) bool) (entries keptList) {
 	served := s.served.Table
 	if served == nil || s.first {
@@ -323,7 +323,7 @@ func sameUnreachable(was, now *table.Route) bool {
 	return slices.EqualFunc(old.Predicates, is.Predicates, func(a, b *eskip.Predicate) bool { return a.String() == b.String() })
 }
 
-// age completes the entry of a change: it goes on, or begins, and over means that it ends.
+// age completes the entry of a change, which continues or begins; over means that it ends.
 func (p *policy) age(s *situation, k *Kept, seen string) (next *Kept, over bool) {
 	k.Reason, k.By, k.Soak.Seen = ReasonCanary, byCanary, seen
 	k.Since, k.Soak.Began = s.now.UTC(), s.now.UTC()

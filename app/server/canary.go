@@ -37,7 +37,7 @@ const (
 	maxSeries     = 3 // that the words about a verdict have
 )
 
-// LogQueryFailed says that nobody judges what soaks.
+// LogQueryFailed means that no verdict is available.
 const LogQueryFailed = "canary query failed, soaks are extended"
 
 // CanaryConfig says how long changes are served to the canary alone, and which query judges them.
@@ -220,7 +220,7 @@ func (c *canary) status() *api.Canary {
 	return st
 }
 
-// problems returns what teams are told: what soaks, what was halted, and what was promoted just now.
+// problems returns soaking and halted changes, and recent promotions, as problems of their objects.
 func (c *canary) problems(since time.Time) (all []poller.Problem) {
 	if c == nil {
 		return nil
@@ -250,7 +250,7 @@ func (c *canary) problems(since time.Time) (all []poller.Problem) {
 	return all
 }
 
-// canaryEndpoints returns the endpoints of the canary. Without one they answer like those of the fleet, so that manifests can
+// canaryEndpoints returns the endpoints of the canary. Without a canary they serve the table of the fleet, so that manifests can
 // be prepared.
 func (s *Server) canaryEndpoints(routes, streams http.Handler) []httpserve.Endpoint {
 	if s.canary != nil {
