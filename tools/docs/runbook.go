@@ -18,7 +18,7 @@ const (
 // alertPrefix is the prefix of all alert names, and of no other heading in the runbook.
 const alertPrefix = "Routesrv"
 
-// runbookParts are the parts of each section of the runbook, in this order: what somebody who was just woken asks.
+// runbookParts are the parts of each section of the runbook, in the order of the questions of an engineer on call.
 var runbookParts = []string{"**Users notice**", "**Urgent?**", "**Look**", "**If you see**", "**Verify**"}
 
 // lookCommands is how many commands an on-call engineer types before reading on, at most.

@@ -60,7 +60,7 @@ func checkTerms() error {
 	return errors.Join(errs...)
 }
 
-// unknownTerm says what a quote is if it should be in the code, and is not; else "".
+// unknownTerm returns the kind of a quote that must be in the code and is not, or "".
 func unknownTerm(quote, code string, labels map[string]string) string {
 	switch {
 	case quotedLabels.MatchString(quote):
