@@ -20,11 +20,54 @@ type Status struct {
 	Trial         *Trial         `json:"trial,omitempty"`         // with a trial proxy
 	Takeovers     []Takeover     `json:"takeovers,omitempty"`     // of the last hour, newest first
 	Warnings      []Warning      `json:"warnings,omitempty"`      // what needs an operator
+	Canary        *Canary        `json:"canary,omitempty"`        // with --canary
 	Steering      *Steering      `json:"steering,omitempty"`      // while anything is frozen or pinned
 	DyingClients  int            `json:"dying_clients,omitempty"` // clients of this replica whose proxies died after a new table: see /clients
 	Decisions     []Decision     `json:"decisions,omitempty"`     // about held tables, newest first
 	Problems      map[string]int `json:"problems"`                // by severity
 	LastKnownGood *File          `json:"last_known_good,omitempty"`
+}
+
+// PathCanary is before the paths of the table of the canary.
+const PathCanary = "/canary"
+
+// MaxSoaking is how many objects a status lists at most.
+const MaxSoaking = 1000
+
+// Canary says what soaks: what the canary is served and the fleet is not.
+type Canary struct {
+	SoakSeconds float64        `json:"soak_seconds"`
+	Query       string         `json:"query,omitempty"`
+	Verdict     *CanaryVerdict `json:"verdict,omitempty"` // the last answer to the query
+	// NextPromotion is when something is promoted, unless the query prevents it; zero if nothing is about to be.
+	NextPromotion time.Time `json:"next_promotion,omitzero"`
+	Count         int       `json:"count"`
+	Halted        int       `json:"halted"`  // of Count
+	Objects       []Soaking `json:"objects"` // the newest first, at most MaxSoaking
+	Table         *Table    `json:"table,omitempty"`
+}
+
+// CanaryVerdict is an answer to a canary query.
+type CanaryVerdict struct {
+	At     time.Time `json:"at"`
+	Firing bool      `json:"firing"` // it returned series, so nothing is promoted
+	Failed bool      `json:"failed"` // it was not answered, so soaks are extended
+	Text   string    `json:"text"`
+}
+
+// Soaking is an object whose newest version soaks, or was halted.
+type Soaking struct {
+	kube.Ref
+	Detail string    `json:"detail"` // when its newest version was written, and by which field manager
+	Since  time.Time `json:"since"`  // when this version was first seen
+	Until  time.Time `json:"until,omitzero"`
+	Began  time.Time `json:"began"` // when the object began to soak, perhaps with an earlier version
+	// Capped means that Until ends three soak times, because the object keeps changing.
+	Capped bool   `json:"capped,omitempty"`
+	Halted string `json:"halted,omitempty"` // why; empty if it soaks
+	By     string `json:"by"`               // who halted it: the query (canary) or an operator
+	Served string `json:"served"`           // which version the fleet has, in words
+	Waits  string `json:"waits"`
 }
 
 // Warning is a served change that needs an operator.

@@ -40,6 +40,8 @@ const (
 	SteerFreeze   = "freeze"
 	SteerRollback = "rollback"
 	SteerRelease  = "release"
+	SteerPromote  = "promote" // what soaks on the canary, or was halted there
+	SteerHalt     = "halt"    // what soaks on the canary
 )
 
 // Steered is the answer to a command of /steering.
@@ -158,10 +160,11 @@ type Release struct {
 // Decision is a step concerning a suspicious table, or kept objects: in the status, and a line of decisions.jsonl.
 type Decision struct {
 	Time    time.Time    `json:"time"`
-	What    string       `json:"what"`              // one of DecidedHeld, DecidedReleased, DecidedAccepted and DecidedSteered
+	What    string       `json:"what"`              // one of the constants below
 	Digest  table.Digest `json:"digest"`            // of the table: the held one, or the one that was published
 	Objects string       `json:"objects,omitempty"` // the kept objects; empty for a table
 	Reason  guard.Code   `json:"reason,omitempty"`  // why the table or the objects were held
+	Detail  string       `json:"detail,omitempty"`  // how long changes soaked, and what the canary query returned
 	By      string       `json:"by,omitempty"`      // these and Why come from the operator who accepted it
 	Why     string       `json:"why,omitempty"`
 }
@@ -172,6 +175,8 @@ const (
 	DecidedReleased = "released" // that ended by time: every read agreed
 	DecidedAccepted = "accepted" // that ended because an operator accepted it
 	DecidedSteered  = "steered"  // an operator froze, pinned or released objects
+	DecidedPromoted = "promoted" // changes were published that had soaked on the canary
+	DecidedHalted   = "halted"   // changes on the canary were taken back from it
 )
 
 // Accepted is the answer to an acceptance.

@@ -176,9 +176,14 @@ func (c *Compiler) ServicesOf(o kube.Object) []kube.ServiceKey {
 	return keys
 }
 
-// unitOf returns the unit that an object had in the last build with it; nil if it has none.
+// unitOf returns the unit that an object had in the last build with it; nil if it has none. Those of the latest snapshot stay known, however many
+// others are compiled.
 func (c *Compiler) unitOf(o kube.Object) *rules.Unit {
-	for _, r := range c.builds() {
+	builds := slices.Clip(c.builds())
+	if latest := c.latest.Load(); latest != nil {
+		builds = append(builds, latest)
+	}
+	for _, r := range builds {
 		if known := r.state.find(o.Ref()); known != nil && known.Routed == o {
 			return known.unit
 		}

@@ -106,7 +106,7 @@ func (x *exchange) confirm(named []api.NamedTag) (tag api.Tag, ok bool) {
 // notOlderThan reports whether the served table is certainly not older than the table that a client names: see the package
 // documentation. Without revisions, tables have no order, and none is older.
 func (c *Cache) notOlderThan(st *serving, t Claim) bool {
-	if candidate := st.read.Candidate; st.read.Held && candidate != nil && t.Digest == candidate.Digest() {
+	if candidate := st.read.Candidate; candidate != nil && t.Digest == candidate.Digest() {
 		return false // another replica has already published this table, so this replica's could be older
 	}
 	return st.newest == 0 || t.Revision <= st.oldest || c.history.showed(t.Digest, t.Revision, st.version.readings.order)

@@ -63,7 +63,7 @@ func (r *Registry) served() *Table {
 func (r *Registry) publishes() []Publish {
 	holders := make(map[Name]int)
 	for _, c := range r.clients {
-		if c.Holds != nil {
+		if c.Holds != nil && !c.Canary {
 			holders[Name{c.Holds.Digest, c.order}]++
 		}
 	}

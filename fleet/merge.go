@@ -130,7 +130,7 @@ func (m *merger) join(v *View) {
 		if self.Relay {
 			c.Relay = self.Name
 		}
-		if behind != 0 && c.State == Current && (c.Holds == nil || c.Holds.Digest != m.reference.Replicas[0].Table.Digest) {
+		if behind != 0 && c.State == Current && !c.Canary && (c.Holds == nil || c.Holds.Digest != m.reference.Replicas[0].Table.Digest) {
 			c.State, c.BehindVersions, c.BehindSeconds = Behind, behind, since.Seconds()
 		}
 		if known := m.clients[c.ID]; known != nil {

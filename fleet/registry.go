@@ -71,8 +71,10 @@ type Config struct {
 	// Order returns the number of the last version with a table, or 0 if it is not remembered. The numbers are those passed to
 	// Published. It must not call the Registry.
 	Order func(table.Digest) uint64
-	Max   int              // clients; 0 means DefaultMax
-	Now   func() time.Time // nil means time.Now
+	// CanaryOrder is Order for the tables of the canary; nil if there is none.
+	CanaryOrder func(table.Digest) uint64
+	Max         int              // clients; 0 means DefaultMax
+	Now         func() time.Time // nil means time.Now
 	// Metrics counts; nil counts nothing.
 	Metrics *Metrics
 }
@@ -86,6 +88,7 @@ type Registry struct {
 	clients  map[string]*client
 	sources  map[netip.Addr]source // of the clients, by address
 	versions versions
+	canaries versions  // the tables of the canary
 	madeRoom time.Time // when silent clients were last removed
 	full     bool      // a client was refused since then
 }
@@ -122,6 +125,7 @@ type Sighting struct {
 	Holds Name
 	// Ahead means that the replica cannot be sure that its table is as new as Holds.
 	Ahead  bool
+	Canary bool // it asked for the table of the canary
 	Stream etagcache.StreamPhase
 }
 
@@ -177,14 +181,14 @@ func (r *Registry) heard(c *client, s Sighting, now time.Time) {
 			return // the client may not have applied what was written; its reports are authoritative
 		}
 	}
-	c.LastHeard = now
+	c.LastHeard, c.Canary = now, s.Canary
 	if s.Holds.IsZero() || s.Stream != etagcache.NoStream && reporting || !c.counts() {
 		return
 	}
 	r.hold(c, s.Holds, now)
 	c.aheadOf = 0
 	if s.Ahead {
-		c.aheadOf = r.versions.last().order
+		c.aheadOf = r.versionsOf(c).last().order
 	}
 }
 
@@ -193,7 +197,7 @@ func (r *Registry) hold(c *client, n Name, at time.Time) {
 	if c.Holds != nil && c.Holds.Digest == n.Digest {
 		at = c.Holds.Since
 	} else {
-		c.aheadOf, c.order = 0, r.cfg.Order(n.Digest)
+		c.aheadOf, c.order = 0, r.orderOf(c, n.Digest)
 	}
 	c.Holds = &Table{Digest: n.Digest, Revision: n.Revision, Since: at}
 }
@@ -217,6 +221,7 @@ func (r *Registry) Reported(identity string, address netip.Addr, report *Report)
 	}
 	r.cfg.Metrics.reports.WithLabelValues("taken").Inc()
 	c.is(i)
+	c.Canary = report.Canary
 	r.move(c, address)
 	c.report(report, now)
 	if !report.Holds.IsZero() {

@@ -22,6 +22,8 @@ const (
 // Report is what a client reports, in addition to its [Identity]: after each change and at least every ten seconds. The JSON form
 // is the body of POST /clients.
 type Report struct {
+	Canary bool `json:"-"` // the client belongs to the canary: the server tells it by the path of the report
+
 	Holds Name `json:"holds,omitzero"` // verified and applied by the client; zero if none
 	// HoldsAgo is for how long, in seconds before the report: clocks differ, so times are sent as ages.
 	HoldsAgo float64 `json:"holds_ago_seconds,omitempty"`

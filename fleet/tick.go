@@ -62,7 +62,7 @@ func (r *Registry) Tick() {
 		if c.Figures != nil && c.Figures.RefusedNew > 0 {
 			g.refusing++
 		}
-		if c.Holds != nil {
+		if c.Holds != nil && !c.Canary {
 			live[c.address] = append(live[c.address], c)
 			behind[c.address] = max(behind[c.address], lag)
 		}

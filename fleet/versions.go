@@ -3,6 +3,8 @@ package fleet
 import (
 	"sort"
 	"time"
+
+	"github.com/routesrv/routesrv/table"
 )
 
 const (
@@ -91,6 +93,29 @@ func (r *Registry) Published(order uint64, p Publication) {
 	r.versions.add(version{Publication: p, order: order, at: r.now()})
 }
 
+// CanaryPublished records that a table is served to the canary from now on. The orders are those of Config.CanaryOrder.
+func (r *Registry) CanaryPublished(order uint64, p Publication) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.canaries.add(version{Publication: p, order: order, at: r.now()})
+}
+
+// versionsOf returns the tables that a client should have.
+func (r *Registry) versionsOf(c *client) *versions {
+	if c.Canary {
+		return &r.canaries
+	}
+	return &r.versions
+}
+
+// orderOf returns the last version with a table of a client.
+func (r *Registry) orderOf(c *client, d table.Digest) uint64 {
+	if c.Canary {
+		return r.cfg.CanaryOrder(d)
+	}
+	return r.cfg.Order(d)
+}
+
 // judge returns the state of a client. If its table is unknown, versions is -1 and the duration counts from when the client was
 // first known to be behind.
 func (r *Registry) judge(c *client, now time.Time) (s State, versions int, behind time.Duration) {
@@ -110,12 +135,13 @@ func (r *Registry) judge(c *client, now time.Time) (s State, versions int, behin
 
 // lag returns by how much a client is behind, or 0.
 func (r *Registry) lag(c *client, now time.Time) (versions int, behind time.Duration) {
-	last := r.versions.last()
+	all := r.versionsOf(c)
+	last := all.last()
 	switch {
 	case last.order == 0:
 		return 0, 0 // no table has been published
 	case c.Holds == nil:
-		since := r.versions.list[0].at
+		since := all.list[0].at
 		if c.FirstHeard.After(since) {
 			since = c.FirstHeard
 		}
@@ -124,10 +150,10 @@ func (r *Registry) lag(c *client, now time.Time) (versions int, behind time.Dura
 		return 0, 0
 	}
 	if order := max(c.order, c.aheadOf); order > 0 {
-		n, at := r.versions.after(order)
+		n, at := all.after(order)
 		return n, now.Sub(at)
 	}
-	if at := r.versions.newerThan(c.Holds.Revision); c.Holds.Revision > 0 && !at.IsZero() {
+	if at := all.newerThan(c.Holds.Revision); c.Holds.Revision > 0 && !at.IsZero() {
 		return -1, now.Sub(at)
 	}
 	return -1, now.Sub(c.Holds.Since)
@@ -138,7 +164,7 @@ func (r *Registry) lag(c *client, now time.Time) (versions int, behind time.Dura
 func (r *Registry) look() {
 	for _, c := range r.clients {
 		if c.Holds != nil {
-			c.order = r.cfg.Order(c.Holds.Digest)
+			c.order = r.orderOf(c, c.Holds.Digest)
 		}
 	}
 }

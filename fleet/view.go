@@ -175,6 +175,8 @@ type Client struct {
 	Replica  string `json:"replica"`         // the replica that heard it last
 	Relay    string `json:"relay,omitempty"` // ID of the relay that it asks; empty if it asks a replica
 	Stream   bool   `json:"stream,omitempty"`
+	// Canary means that it asks for the table of the canary, with which State and Behind* compare its own.
+	Canary bool `json:"canary,omitempty"`
 
 	State State `json:"state"`
 	// Holds is the client's table according to its requests or reports; nil if it has named none.

@@ -123,7 +123,8 @@ func readOf(s *kube.Snapshot, o kube.ReadOptions, at time.Time) table.Read {
 // writes, so different tables would have the same revision.
 func (p *Poller) compile(s *kube.Snapshot, seen table.Read) (repeated bool) {
 	start := time.Now()
-	routes := p.cfg.Compile(s)
+	var routes table.List
+	p.cfg.Publisher.Exclusively(func() { routes = p.cfg.Compile(s) })
 	p.cfg.Metrics.duration.WithLabelValues(phaseCompile).Observe(time.Since(start).Seconds())
 	before := p.candidate
 	if before != nil && slices.Equal(routes.Blocks(), before.Routes().Blocks()) {
@@ -223,10 +224,11 @@ func logChanges(log *slog.Logger, before, after *table.Table) {
 }
 
 // Compiler compiles snapshots for a [Poller], and snapshots with kept objects for a publisher: it is a [publish.Builder].
-// Problems, Addresses and Latest are safe for concurrent use; only the goroutine that runs the Poller may call the others.
+// Problems, Addresses and Latest are safe for concurrent use; the others may be called by one goroutine at a time, which the publisher ensures.
 type Compiler struct {
 	*compile.Compiler
-	ledger *ledger
+	options rules.Options
+	ledger  *ledger
 }
 
 // NewCompiler checks the options. A nil logger means no log, a nil registerer no metrics.
@@ -238,7 +240,7 @@ func NewCompiler(o rules.Options, log *slog.Logger, reg prometheus.Registerer) (
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Compiler{Compiler: compiler, ledger: newLedger(log, reg)}, nil
+	return &Compiler{Compiler: compiler, options: o, ledger: newLedger(log, reg)}, nil
 }
 
 // Compile returns the routes of a snapshot and records its problems. It passes a panic on to the Poller.
@@ -246,6 +248,18 @@ func (c *Compiler) Compile(s *kube.Snapshot) table.List {
 	result := c.Compiler.Compile(s)
 	c.ledger.record(result.Problems, time.Now())
 	return result.Routes
+}
+
+// Signature tells versions of an object apart, as far as they can have different routes: other metadata than what the compiler reads does not count.
+func (c *Compiler) Signature(o kube.Object) string {
+	if routed, ok := o.(kube.Routed); ok {
+		meta := *routed.Metadata()
+		meta.Changed = ""
+		meta.Annotations = slices.DeleteFunc(slices.Clone(meta.Annotations), func(p kube.Pair) bool { return !c.options.Reads(p.Key) })
+		meta.Labels = slices.DeleteFunc(slices.Clone(meta.Labels), func(p kube.Pair) bool { return p.Key != c.options.ApplicationLabel })
+		o = routed.WithMeta(meta)
+	}
+	return publish.SignatureOf(o)
 }
 
 // Problems returns the current problems, sorted by owner. The caller owns the slice.

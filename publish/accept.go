@@ -21,8 +21,10 @@ func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 		return nil, err
 	}
 	p.saveKept(d.list) // an acceptance must not depend on the disk; if it fails, a restart may ask for it again
-	c := d.candidate().ofRead()
+	canary, c := d.ofCanary(), d.candidate().ofRead()
+	p.cfg.Canary.Sink.Publish(canary.candidate().ofRead().Table)
 	p.publish(c, func() { p.cfg.Sink.Publish(c.Table) })
+	p.canary.Store(d.canary)
 	p.lost = d.lost
 	p.record(&d, &a)
 	return c.Table, nil
@@ -31,7 +33,7 @@ func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 // accepted returns the decision that an acceptance leads to.
 func (p *Publisher) accepted(was *standing, a Acceptance) (decision, error) {
 	if tables := was.list.tables(); len(tables) > 0 {
-		d := p.withObjects(was.list.without(tables))
+		d := p.withObjects(was.list.without(tables).others())
 		d.due = tables
 		p.policy.guard.Forgive(d.table)
 		return d, nil
@@ -70,8 +72,9 @@ func (p *Publisher) List() []*Kept {
 	return p.standing.Load().list.without(p.standing.Load().list.tables())
 }
 
-// Kept returns the objects that are kept or wait for their review, the newest first. The caller owns the slice, not the objects.
-func (p *Publisher) Kept() []*Kept { return p.standing.Load().list.objects().newestFirst() }
+// Kept returns the objects that are kept or wait for their review, the newest first, without what soaks. The caller owns the slice, not the
+// objects.
+func (p *Publisher) Kept() []*Kept { return p.standing.Load().list.objects().others().newestFirst() }
 
 // State returns what is held: a table that the guard holds back, or objects that are kept. Then Digest names their list, and the other
 // figures are those of the newest table.

@@ -42,8 +42,8 @@ func (p *policy) remember(s *situation, d *decision, loss *guard.Loss, lost lost
 	gone, fresh := s.served.Snapshot.Intent.Difference(&d.snapshot.Intent)
 	now := objectsOf(&kube.Snapshot{Intent: *fresh})
 	for was := range gone.Objects() {
-		if is := now[was.Ref()]; is != nil && len(p.builder.RoutesOf(is)) > 0 {
-			continue
+		if is := now[was.Ref()]; next[was.Ref()].version == kube.Object(was) || is != nil && len(p.builder.RoutesOf(is)) > 0 {
+			continue // it still has routes, or was lost before, and the loss soaks
 		}
 		if routes := p.builder.RoutesOf(was); slices.ContainsFunc(routes, loss.Of) {
 			next[was.Ref()] = lostObject{version: was, routes: routes, services: p.builder.ServicesOf(was), at: s.now}

@@ -52,7 +52,9 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	}
 	c.Read.At = s.readOf(meta, time.Now())
 
+	p.cfg.Canary.Sink.Restore(c.Table, c.Read.At)
 	p.cfg.Sink.Restore(c.Table, c.Read.At)
+	p.canary.Store(c.Table)
 	p.served.Store(&Served{Candidate: c, Committed: time.Now(), Stale: true})
 	close(p.ready)
 	f.mu.Lock()
@@ -72,7 +74,7 @@ func (p *Publisher) takeOver(list keptList) {
 	if p.policy.builder == nil {
 		list = list.tables()
 	}
-	if objects := list.objects(); len(objects) > 0 {
+	if objects := list.objects().others(); len(objects) > 0 {
 		p.log.Warn(LogKeptResumed, "count", len(objects), "objects", objects.names())
 	}
 	p.show(&standing{list: list, digest: list.objects().acceptable().digest()})
@@ -95,12 +97,15 @@ func (p *Publisher) TakeOver(list []*Kept) {
 }
 
 // Adopt sets what the other replicas keep: an object that the guard keeps there is kept here as well if it is lost here, at the version that this
-// process served last. Replicas read at different moments, so an accident may exceed the limits of only one of them. Only the names and
-// times of the entries are used.
+// process served last. Replicas read at different moments, so an accident may exceed the limits of only one of them. What soaks there soaks here as of the
+// same time, so that all replicas promote it at once. Only the names and times of the entries are used.
 func (p *Publisher) Adopt(list []*Kept) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.peers = keptList(Accidents(list)).sorted()
+	p.peers, p.theirs = keptList(Accidents(list)).sorted(), make(map[kube.Ref][]*Kept)
+	for _, k := range keptList(list).soaking() {
+		p.theirs[k.Ref] = append(p.theirs[k.Ref], k)
+	}
 }
 
 // Accidents returns the entries of Ingresses and RouteGroups that the guard keeps because they were lost.

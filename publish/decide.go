@@ -21,6 +21,8 @@ type Builder interface {
 	OwnersOf(ids []string) map[string]kube.Ref
 	// LostServices returns the services that had endpoints and have lost them.
 	LostServices(before, now *kube.Backends) []kube.ServiceKey
+	// Signature tells versions of an object apart, as far as they can have different routes.
+	Signature(o kube.Object) string
 	// Forget frees what CompileBeside keeps for its next call.
 	Forget()
 }
@@ -30,15 +32,22 @@ type situation struct {
 	newest Candidate
 	// served is what the newest table is compared with; its Table is nil if there is nothing, and its Snapshot nil if that is unknown.
 	served Candidate
-	first  bool // nothing is served yet: served is the table of another replica
-	aged   bool // served comes from a file, and was read last more than a hold ago
+	canary *table.Table // what the canary is served
+	first  bool         // nothing is served yet: served is the table of another replica
+	aged   bool         // served comes from a file, and was read last more than a hold ago
 	list   keptList
 	lost   losses
-	peers  keptList // what other replicas keep
-	// released are the objects that an operator has accepted.
+	peers  keptList             // what other replicas keep
+	theirs map[kube.Ref][]*Kept // what soaks on other replicas
+	// recalled means that an earlier process served the table: only what the list and the history tell of it is known.
+	recalled bool
+	verdict  Verdict
+	// released are the objects that an operator has accepted; nil for none.
 	released func(kube.Ref) bool
 	now      time.Time
 }
+
+func (s *situation) accepts(r kube.Ref) bool { return s.released != nil && s.released(r) }
 
 // decision is what is served of a read, and why.
 type decision struct {
@@ -48,6 +57,9 @@ type decision struct {
 	list     keptList
 	snapshot *kube.Snapshot
 	table    *table.Table
+	canary   *table.Table // as table, with the newest versions of what soaks
+
+	promoted keptList // entries of the canary that have ended, because of the soak time or an acceptance
 
 	fresh keptList // new entries for the whole table
 	due   keptList // entries that time or an acceptance has ended
@@ -59,12 +71,22 @@ type decision struct {
 func (d *decision) candidate() Candidate {
 	c := d.newest
 	c.Table, c.Snapshot = d.table, d.snapshot
-	if len(d.list.objects()) > 0 { // also if all of them only wait for their review: the newest table is another one
+	if d.canary != d.table { // another replica may have promoted it a moment ago
+		c.Read.Candidate = d.canary
+	}
+	if kept := d.list.others(); len(kept.objects()) > 0 { // also if all of them only wait for their review: the newest table is another one
 		// Another replica may serve what operators want, once it is accepted there. What they froze or pinned must be taken back from a
 		// client that still has it.
 		c.Read.Held, c.Read.Live, c.Read.Candidate = true, true, d.wanted.Table
-		c.Read.Backends = !slices.ContainsFunc(d.list, func(k *Kept) bool { return k.Service == nil })
+		c.Read.Backends = !slices.ContainsFunc(kept, func(k *Kept) bool { return k.Service == nil })
 	}
+	return c
+}
+
+// ofCanary returns the decision for the canary: nothing soaks there.
+func (d *decision) ofCanary() decision {
+	c := *d
+	c.table, c.list = d.canary, d.list.others()
 	return c
 }
 
@@ -73,6 +95,7 @@ type policy struct {
 	holder
 	builder Builder // nil where only tables are known
 	review  Review  // nil for none
+	canary  CanaryConfig
 }
 
 // decide returns what is served of the newest read: everything but the objects that an entry of the list keeps, or, where objects are unknown
@@ -104,7 +127,8 @@ func (p *policy) orHold(d decision, s situation, loss *guard.Loss) decision {
 	if d.fresh, d.due = fresh, d.due.and(due); len(held) > 0 {
 		d.list = s.list.without(s.list.tables()).and(held) // the served table stays as it is
 	} else if len(due) > 0 {
-		p.guard.Forgive(d.table)
+		p.guard.Forgive(d.canary)
+		d.list = d.list.judged()
 	}
 	return d
 }
@@ -135,6 +159,8 @@ func (p *policy) decideObjects(s situation) (decision, *guard.Loss) {
 	refused, objected := p.refuse(&s, wanted, base)
 	list = list.and(refused.without(steered))
 	list = p.withServices(&s, list, lost)
+	aside := p.aside(&s, wanted).without(list)
+	list = list.and(aside)
 	if s.lost = s.lost.recent(s.now, p.window); len(due) > 0 && base != nil {
 		base, s.lost = p.build(&s, wanted, list).table, nil // what is released is no loss any more
 		p.guard.Forgive(base)
@@ -155,13 +181,14 @@ func (p *policy) decideObjects(s situation) (decision, *guard.Loss) {
 	if objected || d.table != wanted.Table {
 		p.withhold(&s, &d, base)
 	}
-	d.newest, d.wanted, d.due, d.lost = s.newest, wanted, due.without(d.list).without(back), s.lost
+	d.newest, d.wanted, d.due, d.lost = s.newest, wanted, due.without(d.list.others()).without(back), s.lost
 	if s.aged && loss.Reason == "" {
 		p.guard.Forgive(d.table) // what is missing was lost long ago
 		d.lost = nil
 	} else if base != nil && loss.Any() && s.served.Snapshot != nil {
 		d.lost = p.remember(&s, &d, loss, lost)
 	}
+	p.split(&s, &d, aside, due)
 	d.list = d.list.and(s.list.freezesAndPins().without(d.list))
 	return d, loss
 }
@@ -169,10 +196,11 @@ func (p *policy) decideObjects(s situation) (decision, *guard.Loss) {
 // build compiles a snapshot with kept objects. The table is the served one if it is equal.
 func (p *policy) build(s *situation, c Candidate, list keptList) decision {
 	if len(list.objects()) == 0 {
-		return decision{newest: c, wanted: c, list: list, snapshot: c.Snapshot, table: c.Table}
+		return decision{newest: c, wanted: c, list: list, snapshot: c.Snapshot, table: c.Table, canary: c.Table}
 	}
 	snapshot, list := list.apply(c.Snapshot)
-	return decision{newest: c, wanted: c, list: list, snapshot: snapshot, table: s.tableOf(c, p.builder.CompileBeside(snapshot))}
+	t := s.tableOf(c, s.withRoutes(p.builder.CompileBeside(snapshot), list))
+	return decision{newest: c, wanted: c, list: list, snapshot: snapshot, table: t, canary: t}
 }
 
 // tableOf returns a table of a read, which is the served one if they are equal.
@@ -201,7 +229,7 @@ func (p *policy) stays(s *situation, wanted Candidate, base *table.Table, lost l
 			stay = append(stay, k) // nothing tells which requests it answers
 		case p.isBack(k, exist[k.Ref], loss, lost):
 			back = append(back, k)
-		case k.over(s.now) || s.released != nil && s.released(k.Ref):
+		case k.over(s.now) || s.accepts(k.Ref):
 			due = append(due, k)
 		case k.Deleted == exist[k.Ref]:
 			next := *k

@@ -37,6 +37,8 @@ type Kept struct {
 	Warned bool `json:"warned,omitempty"`
 	// Deleted means that the newest snapshot has no object with the name.
 	Deleted bool `json:"deleted,omitempty"`
+	// Soak is set for [ReasonCanary].
+	Soak *Soak `json:"soak,omitempty"`
 	// Routes are the ids of routes that stay as they were served, or out of the table, although the object has not changed: something that it
 	// refers to has.
 	Routes []string `json:"routes,omitempty"`
@@ -131,7 +133,7 @@ func (k *Kept) check() error {
 	default:
 		valid = k.Kind == kube.KindIngress || k.Kind == kube.KindRouteGroup
 	}
-	if !valid || !slices.Contains(Reasons(), k.Reason) || k.Since.IsZero() {
+	if !valid || !slices.Contains(Reasons(), k.Reason) || k.Since.IsZero() || (k.Soak != nil) != (k.Reason == ReasonCanary) {
 		return fmt.Errorf("kept object %s is not valid", k.Ref)
 	}
 	return nil
@@ -179,6 +181,14 @@ func (l keptList) sorted() keptList {
 }
 
 func (l keptList) find(r kube.Ref) *Kept {
+	if len(l) < 8 { // cheaper, and usual: equal texts have equal lengths
+		for _, k := range l {
+			if k.Ref == r {
+				return k
+			}
+		}
+		return nil
+	}
 	i, found := slices.BinarySearchFunc(l, r, func(k *Kept, r kube.Ref) int { return k.Ref.Compare(r) })
 	if !found {
 		return nil
@@ -198,14 +208,18 @@ func (l keptList) objects() keptList {
 	return l.where(func(k *Kept) bool { return k.Kind != kindTable && k.Kind != kindFreeze })
 }
 
+// soaking returns the entries of the canary, and others the rest.
+func (l keptList) soaking() keptList { return l.where(func(k *Kept) bool { return k.Soak != nil }) }
+func (l keptList) others() keptList  { return l.where(func(k *Kept) bool { return k.Soak == nil }) }
+
 // guarded returns the entries of the guard: the rules of package guard are about these alone.
 func (l keptList) guarded() keptList {
-	return l.where(func(k *Kept) bool { return !reviewed(k.Reason) && !steered(k.Reason) })
+	return l.where(func(k *Kept) bool { return !reviewed(k.Reason) && !steered(k.Reason) && k.Soak == nil })
 }
 
-// acceptable returns the entries that an operator can accept.
+// acceptable returns the entries that an operator can accept by the digest of the list.
 func (l keptList) acceptable() keptList {
-	return l.where(func(k *Kept) bool { return !k.Pending && !steered(k.Reason) })
+	return l.where(func(k *Kept) bool { return !k.Pending && !steered(k.Reason) && k.Soak == nil })
 }
 
 // and returns the list with more entries, which replace those of the same objects.

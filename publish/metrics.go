@@ -13,7 +13,10 @@ import (
 type Metrics struct {
 	holds *prometheus.CounterVec
 	held  prometheus.Gauge
-	kept  *prometheus.GaugeVec
+	// unjudged counts what was promoted without a verdict, and halted are the entries that were halted.
+	unjudged prometheus.Counter
+	halted   prometheus.Gauge
+	kept     *prometheus.GaugeVec
 
 	// Only where objects are known: since when and until when anything is frozen or pinned, and what, as a number.
 	steeredSince, steeredUntil, steeredHash prometheus.Gauge
@@ -29,6 +32,9 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 		holds: made.Counters(prefix+"_guard_holds_total", "How often the guard began to hold a table or keep objects.", "reason", series.Texts(Reasons())...),
 		held:  made.Gauge(prefix+"_guard_held", "1 while the guard holds a table or keeps objects."),
 		kept:  made.Gauges(prefix+"_kept_objects", "Objects kept at an earlier version.", "reason"),
+
+		unjudged: later.Counter(prefix+"_canary_unjudged_total", "Changes promoted although the canary query was not answered."),
+		halted:   later.Gauge(prefix+"_canary_halted_objects", "Objects whose newest version was halted on the canary."),
 
 		steeredSince: later.Gauge(prefix+"_steering_since_timestamp_seconds", "When the oldest freeze or pin began; 0 without any."),
 		steeredUntil: later.Gauge(prefix+"_steering_until_timestamp_seconds", "When the first freeze or pin ends; 0 if none ends by itself."),
@@ -65,9 +71,10 @@ func (m *Metrics) keeps(list keptList) {
 	m.steers(list)
 	list = list.settled()
 	m.held.Set(float64(min(1, len(list.guarded())))) // once: a scrape may come at any time
-	count := map[string]int{keptBy: 0, string(ReasonTrial): 0, string(ReasonTakeover): 0, string(ReasonFreeze): 0, string(ReasonPin): 0}
+	count := map[string]int{keptBy: 0, string(ReasonTrial): 0, string(ReasonTakeover): 0, string(ReasonFreeze): 0, string(ReasonPin): 0, string(ReasonCanary): 0}
+	m.halted.Set(float64(len(list.soaking().where(func(k *Kept) bool { return k.Soak.Halted != "" }))))
 	for _, k := range list.objects() {
-		if reviewed(k.Reason) || steered(k.Reason) {
+		if reviewed(k.Reason) || steered(k.Reason) || k.Soak != nil {
 			count[string(k.Reason)]++
 		} else {
 			count[keptBy]++
@@ -80,5 +87,5 @@ func (m *Metrics) keeps(list keptList) {
 
 // Steering returns the series of freezes and pins, and of published losses, for a server that reads objects.
 func (m *Metrics) Steering() []prometheus.Collector {
-	return []prometheus.Collector{m.steeredSince, m.steeredUntil, m.steeredHash, m.lost}
+	return []prometheus.Collector{m.steeredSince, m.steeredUntil, m.steeredHash, m.lost, m.unjudged, m.halted}
 }

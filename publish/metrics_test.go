@@ -56,7 +56,7 @@ func TestMetricsOfAHold(t *testing.T) {
 	for _, f := range families {
 		counts[f.GetName()] = len(f.GetMetric())
 	}
-	want := map[string]int{"x_guard_holds_total": len(publish.Reasons()), "x_guard_held": 1, "x_kept_objects": 5}
+	want := map[string]int{"x_guard_holds_total": len(publish.Reasons()), "x_guard_held": 1, "x_kept_objects": 6}
 	if !maps.Equal(counts, want) {
 		t.Errorf("before the first table there are the series %v, want %v", counts, want)
 	}

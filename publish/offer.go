@@ -18,10 +18,13 @@ import (
 type Attempt struct {
 	publisher *Publisher
 	end       func(*table.Table, table.Read)
+	endCanary func(*table.Table, table.Read)
 }
 
 // Begin reports that a producer asks its source.
-func (p *Publisher) Begin() *Attempt { return &Attempt{p, p.cfg.Sink.Begin()} }
+func (p *Publisher) Begin() *Attempt {
+	return &Attempt{p, p.cfg.Sink.Begin(), p.cfg.Canary.Sink.Begin()}
+}
 
 // Offer offers the result of the attempt. Call it at most once.
 func (a *Attempt) Offer(c Candidate) Outcome {
@@ -54,7 +57,8 @@ func (a *Attempt) offer(newest Candidate) Outcome {
 		p.log.Info(LogHoldEnded)
 	}
 	result := Published
-	p.swap(&d, func(c Candidate) {
+	p.swap(&d, nil, func(canary, c Candidate) {
+		a.endCanary(canary.Table, canary.Read)
 		if before != nil && before.Equal(c.Table) {
 			result = Unchanged
 			a.confirm(c)
@@ -67,7 +71,8 @@ func (a *Attempt) offer(newest Candidate) Outcome {
 
 // situation returns what the next decision depends on. The caller holds mu.
 func (p *Publisher) situation(newest Candidate) situation {
-	s := situation{newest: newest, list: p.standing.Load().list, lost: p.lost, peers: p.peers, now: time.Now()}
+	s := situation{newest: newest, list: p.standing.Load().list, lost: p.lost, peers: p.peers, theirs: p.theirs, now: time.Now()}
+	s.canary, s.verdict, s.recalled = p.canary.Load(), p.verdict, !p.compiled
 	if served := p.served.Load(); served != nil {
 		s.served, s.aged = served.Candidate, served.Stale && s.now.Sub(served.Read.At) > p.policy.hold
 	} else {
@@ -129,11 +134,13 @@ func (l keptList) reusing(earlier keptList) keptList {
 }
 
 // swap serves a decision by calling serve, and records it. The list is on disk before the table is served. The caller holds mu.
-func (p *Publisher) swap(d *decision, serve func(Candidate)) {
+func (p *Publisher) swap(d *decision, a *Acceptance, serve func(canary, fleet Candidate)) {
 	p.saveKept(d.list)
-	serve(d.candidate())
-	p.lost, p.newest = d.lost, d.newest // not if the sink panics
-	p.record(d, nil)
+	canary := d.ofCanary()
+	serve(canary.candidate(), d.candidate())
+	p.canary.Store(d.canary)
+	p.lost, p.newest, p.compiled = d.lost, d.newest, true // not if the sink panics
+	p.record(d, a)
 }
 
 // hold holds a whole table. The caller holds mu.
@@ -147,6 +154,7 @@ func (a *Attempt) hold(d *decision) {
 		read := d.newest.Read
 		read.Held, read.Live, read.Candidate = true, false, nil
 		a.end(nil, read)
+		a.endCanary(nil, read)
 	}
 	if p.Table() == nil && p.baseline == nil {
 		return // nothing is lost yet: the cluster may be new
@@ -181,6 +189,7 @@ func (p *Publisher) record(d *decision, a *Acceptance) {
 		p.log.Warn(LogSteerOver, "count", len(d.over), "objects", d.over.names(), "by", d.over[0].By, "detail", d.over[0].Detail)
 		p.cfg.Decided(decisionOf(api.DecidedReleased, d.table, d.over))
 	}
+	p.recordCanary(was.list, d, a)
 	if back := was.list.objects().acceptable().without(d.list).without(d.due); len(back) > 0 {
 		p.log.Info(LogKeptBack, "count", len(back), "objects", back.names(), "kept", len(d.list.objects().settled()))
 	}
@@ -242,9 +251,12 @@ func (a *Attempt) confirm(c Candidate) {
 	}
 }
 
-// publishChanged publishes a candidate outside of a read, if it is another table than the served one. The caller holds mu.
-func (p *Publisher) publishChanged(c Candidate) {
+// publishChanged publishes what the canary and the fleet are served outside of a read, if it is something else than before. The caller holds mu.
+func (p *Publisher) publishChanged(canary, c Candidate) {
 	c = c.ofRead()
+	if before := p.canary.Load(); before == nil || !before.Equal(canary.Table) {
+		p.cfg.Canary.Sink.Publish(canary.ofRead().Table)
+	}
 	if served := p.Table(); served == nil || !served.Equal(c.Table) {
 		p.publish(c, func() { p.cfg.Sink.Publish(c.Table) })
 	}

@@ -62,6 +62,10 @@ const (
 	LogKeptReleased  = "kept objects released"
 	LogTableReleased = "held table released"
 	LogHoldEnded     = "hold ended: the source shows a table that is fine"
+	LogSoaking       = "changes soak on the canary"
+	LogPromoted      = "changes promoted from the canary to the fleet"
+	LogHalted        = "changes halted: neither the fleet nor the canary is served them"
+	LogUnjudged      = "changes promoted without a verdict: the canary query was not answered"
 )
 
 // Sink serves tables. Package etagcache implements it.
@@ -91,6 +95,8 @@ type Config struct {
 	Builder Builder
 	// Review objects to routes of tables that are compiled from snapshots; nil means no review. It needs a Builder.
 	Review Review
+	// Canary is served the newest versions of objects before the fleet is. It needs a Builder.
+	Canary CanaryConfig
 	// Changed returns the versions of objects that an earlier process served last, of those that differ from a snapshot; nil for one that was
 	// not served. known is false if nothing is known of it. It is called until this process has served a read, and may be nil.
 	Changed func(newest *kube.Snapshot) (changed map[kube.Ref]kube.Object, known bool)
@@ -110,7 +116,8 @@ type Publisher struct {
 	file  *file
 	ready chan struct{} // closed when a table is served
 
-	served   atomic.Pointer[Served] // nil before the first table
+	served   atomic.Pointer[Served]      // nil before the first table
+	canary   atomic.Pointer[table.Table] // what the canary is served; nil before the first table
 	standing atomic.Pointer[standing]
 	keptFile *keptFile
 
@@ -120,6 +127,10 @@ type Publisher struct {
 	newest Candidate // the last read
 	lost   losses
 	peers  keptList // what other replicas keep: see Adopt
+	theirs map[kube.Ref][]*Kept
+	// verdict is the last one of the canary query, and compiled is set once this process has served a read.
+	verdict  Verdict
+	compiled bool
 	// baseline is the table that the first table is compared with; nil if there is none, or once a table is served.
 	baseline *table.Table
 }
@@ -140,15 +151,25 @@ func New(cfg Config) (*Publisher, error) {
 	if cfg.Sink == nil {
 		cfg.Sink = discard{}
 	}
+	if cfg.Canary.Sink == nil || cfg.Builder == nil {
+		cfg.Canary = CanaryConfig{Sink: discard{}}
+	}
 	if cfg.Decided == nil {
 		cfg.Decided = func(api.Decision) {}
 	}
 	p := &Publisher{
 		cfg: cfg, log: cfg.Logger, file: newFile(cfg.File, cfg.Logger, cfg.Metrics), ready: make(chan struct{}),
-		policy: policy{h, cfg.Builder, cfg.Review}, keptFile: newKeptFile(cfg.File, cfg.Logger),
+		policy: policy{h, cfg.Builder, cfg.Review, cfg.Canary}, keptFile: newKeptFile(cfg.File, cfg.Logger),
 	}
 	p.show(new(standing))
 	return p, nil
+}
+
+// Exclusively calls f while the Publisher makes no decision, which would use its Builder.
+func (p *Publisher) Exclusively(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
 }
 
 // CompareWith makes the Publisher judge the first table against t, which another replica serves, as if t was served here. It does

@@ -157,6 +157,7 @@ func (broken) ServicesOf(kube.Object) []kube.ServiceKey {
 func (broken) OwnersOf([]string) map[string]kube.Ref              { panic("index out of range") }
 func (broken) LostServices(_, _ *kube.Backends) []kube.ServiceKey { panic("index out of range") }
 func (broken) Forget()                                            {}
+func (broken) Signature(kube.Object) string                       { panic("index out of range") }
 
 // TestHoldThatBeginsWithAPanicIsOne: the builder panics when objects are to be kept. Then the whole table is held. It is shown and recorded,
 // and can be accepted.

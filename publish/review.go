@@ -19,7 +19,7 @@ const (
 
 // Reasons returns everything that objects are kept for, for metrics with a series for each.
 func Reasons() []guard.Code {
-	return append(guard.Codes(), ReasonTrial, ReasonTakeover, ReasonFreeze, ReasonPin)
+	return append(guard.Codes(), ReasonTrial, ReasonTakeover, ReasonFreeze, ReasonPin, ReasonCanary)
 }
 
 // reviewed reports whether a reason is one of a review.
@@ -87,7 +87,7 @@ func (p *policy) refuse(s *situation, wanted Candidate, base *table.Table) (refu
 	if len(objections) == 0 {
 		return nil, false
 	}
-	if k := s.servedFilters(); k != nil { // do the served filters remove an objection?
+	if k := s.otherFilters(s.newest.Snapshot.DefaultFilters); k != nil { // do the served filters remove an objection?
 		rest := p.objections(s, wanted, base, p.build(s, wanted, keptList{k}).table)
 		caused := maps.Clone(objections)
 		maps.DeleteFunc(caused, func(id string, _ Objection) bool { _, still := rest[id]; return still })
@@ -104,7 +104,7 @@ func (p *policy) refuse(s *situation, wanted Candidate, base *table.Table) (refu
 		if kept := s.list.find(o.Ref()); was == nil && kept != nil {
 			was = kept.Object() // this process has not served it
 		}
-		if was == o || s.served.Table != nil && s.served.Snapshot == nil && was == nil || s.released != nil && s.released(o.Ref()) {
+		if was == o || s.served.Table != nil && s.served.Snapshot == nil && was == nil || s.accepts(o.Ref()) {
 			continue
 		}
 		if found, ok := p.objectionTo(o, objections); ok {
@@ -121,11 +121,11 @@ func (p *policy) withhold(s *situation, d *decision, base *table.Table) {
 	if len(objections) == 0 {
 		return
 	}
-	owners := p.builder.OwnersOf(slices.Collect(maps.Keys(objections)))
+	owners := p.ownersOf(d.snapshot, slices.Collect(maps.Keys(objections)))
 	held := make(map[kube.Ref]Objections)
 	for id, o := range objections {
 		owner, known := owners[id]
-		if was := d.list.find(owner); !known || s.released != nil && s.released(owner) || was != nil && (was.Reason == ReasonPin || was.By == keptBy) {
+		if was := d.list.find(owner); !known || s.accepts(owner) || was != nil && (was.Reason == ReasonPin || was.By == keptBy) {
 			continue // nobody's, accepted, or what an operator or the guard has chosen
 		}
 		if held[owner] == nil {
@@ -133,14 +133,7 @@ func (p *policy) withhold(s *situation, d *decision, base *table.Table) {
 		}
 		held[owner][id] = o
 	}
-	var upserts []*table.Route
-	var deletes []string
 	var entries keptList
-	var served table.List
-	if base != nil {
-		served = base.Routes()
-	}
-	has := served.Lookup()
 	for owner, of := range held {
 		refused := s.refuse(nil, &Kept{Ref: owner}, mostSerious(of))
 		if len(refused) == 0 {
@@ -154,22 +147,49 @@ func (p *policy) withhold(s *situation, d *decision, base *table.Table) {
 		}
 		k.Routes = slices.Sorted(maps.Keys(of))
 		entries = append(entries, &k)
+	}
+	if len(entries) > 0 {
+		wanted := d.wanted
+		*d = p.build(s, wanted, d.list.and(entries.sorted()))
+	}
+}
+
+// ownersOf returns the owners of routes of a snapshot that was compiled.
+func (p *policy) ownersOf(s *kube.Snapshot, ids []string) map[string]kube.Ref {
+	p.builder.CompileBeside(s) // so that it is the last one
+	return p.builder.OwnersOf(ids)
+}
+
+// withRoutes returns routes of a build with those that entries keep: as they are served, or not at all. One that the build lacks has no endpoints
+// any more, since its service is gone, so it is not served either.
+func (s *situation) withRoutes(routes table.List, list keptList) table.List {
+	list = list.where(func(k *Kept) bool { return len(k.Routes) > 0 })
+	if len(list) == 0 {
+		return routes
+	}
+	var served table.List
+	if s.served.Table != nil {
+		served = s.served.Table.Routes()
+	}
+	was, is := served.Lookup(), routes.Lookup()
+	var upserts []*table.Route
+	var deletes []string
+	for _, k := range list {
 		for _, id := range k.Routes {
-			if was := has.Get(id); was == nil {
+			switch old, now := was.Get(id), is.Get(id); {
+			case now == nil:
+			case old == nil:
 				deletes = append(deletes, id)
-			} else {
-				upserts = append(upserts, asServed(was, d.table.Routes().Get(id)))
+			default:
+				upserts = append(upserts, asServed(old, now))
 			}
 		}
 	}
-	if len(entries) == 0 {
-		return
-	}
-	routes, err := d.table.Routes().With(upserts, deletes)
+	routes, err := routes.With(upserts, deletes)
 	if err != nil {
 		panic(fmt.Sprintf("publish: a served route is refused: %v", err))
 	}
-	d.table, d.list = s.tableOf(d.newest, routes), d.list.and(entries.sorted())
+	return routes
 }
 
 // asServed returns a route with the predicates and filters that it is served with, and the backend that it has now. Where either of the two has no
@@ -212,22 +232,6 @@ func mostSerious(of Objections) (worst Objection) {
 	return worst
 }
 
-// servedFilters returns an entry with the served default filters, if the newest ones are others; nil if not, or if the served ones are unknown.
-func (s *situation) servedFilters() *Kept {
-	k := &Kept{Ref: filtersRef}
-	if served := s.served.Snapshot; served != nil {
-		k.DefaultFilters = served.DefaultFilters
-	} else if was := s.list.find(filtersRef); was != nil {
-		k.DefaultFilters = was.DefaultFilters
-	} else {
-		return nil
-	}
-	if k.DefaultFilters == s.newest.Snapshot.DefaultFilters {
-		return nil
-	}
-	return k
-}
-
 // refuse adds an entry to a list. What was kept for the same reason stays so until its review is done.
 func (s *situation) refuse(list keptList, k *Kept, o Objection) keptList {
 	was := s.list.find(k.Ref)
@@ -247,7 +251,7 @@ func (s *situation) refuse(list keptList, k *Kept, o Objection) keptList {
 
 // freshIn returns the entries of a list that are kept now and were not before, or were only pending.
 func freshIn(before, after keptList) keptList {
-	return after.objects().settled().where(func(k *Kept) bool {
+	return after.objects().others().settled().where(func(k *Kept) bool {
 		was := before.find(k.Ref)
 		return was == nil || was.Pending || reviewed(was.Reason) != reviewed(k.Reason) || steered(was.Reason) != steered(k.Reason)
 	})

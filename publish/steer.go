@@ -89,8 +89,10 @@ type Order struct {
 	// Freeze keeps the objects of Scope at the versions that are served now, and Pins keeps objects at the versions that they have, which may be none.
 	// Both may be set. Release ends the freezes and pins of Scope instead: those of objects in it, and freezes of a part of it.
 	Freeze, Release bool
-	Pins            []*Kept // as of [Pin]
-	Scope           Scope
+	// Promote publishes what soaks or was halted in Scope, and Halt halts what soaks there.
+	Promote, Halt bool
+	Pins          []*Kept // as of [Pin]
+	Scope         Scope
 	// Until is when it ends by itself; zero means not before a release.
 	Until time.Time
 	// By and Why say who decided and for what reason. They are only stored.
@@ -109,8 +111,11 @@ func PinFilters(filters *kube.DefaultFilters, detail string) *Kept {
 	return &Kept{Ref: filtersRef, DefaultFilters: filters, Reason: ReasonPin, Detail: detail}
 }
 
-// ErrNotSteered means that an order changes nothing.
-var ErrNotSteered = errors.New("nothing is frozen or pinned there")
+// ErrNotSteered and ErrNotSoaking mean that an order changes nothing.
+var (
+	ErrNotSteered = errors.New("nothing is frozen or pinned there")
+	ErrNotSoaking = errors.New("nothing soaks there")
+)
 
 var errNothingRead = errors.New("no data yet; try again once the route server is ready")
 
@@ -242,7 +247,7 @@ func (s *situation) frozen(newest map[kube.Ref]kube.Object, orders keptList) (en
 		}
 	}
 	if freeze := by(filtersRef); freeze != nil {
-		if k := s.servedFilters(); k != nil {
+		if k := s.otherFilters(s.newest.Snapshot.DefaultFilters); k != nil {
 			entry(freeze, k)
 		}
 	}
@@ -294,6 +299,9 @@ func (p *Publisher) Steer(o Order) error {
 	if p.policy.builder == nil {
 		return errors.New("only a route server that reads objects can freeze and pin them")
 	}
+	if o.Promote || o.Halt {
+		return p.steerCanary(o)
+	}
 	was := p.standing.Load()
 	list, err := was.list.edit(o, time.Now())
 	if err != nil {
@@ -306,12 +314,7 @@ func (p *Publisher) Steer(o Order) error {
 	next.list = list
 	p.show(&next)
 	p.recordOrder(o)
-	if p.newest.Snapshot == nil { // the next read carries it out
-		return nil
-	}
-	if d := p.decide(p.newest, nil); len(d.list.tables()) == 0 { // otherwise the next read judges it
-		p.swap(&d, func(c Candidate) { p.publishChanged(c) })
-	}
+	p.again(nil, nil)
 	return nil
 }
 
@@ -331,6 +334,10 @@ func (o Order) words() string {
 	switch {
 	case o.Release:
 		return "release of " + o.Scope.String()
+	case o.Promote:
+		return "promotion of " + o.Scope.String()
+	case o.Halt:
+		return "halt of " + o.Scope.String()
 	case len(o.Pins) == 0:
 		return "freeze of " + o.Scope.String()
 	}
@@ -343,6 +350,9 @@ func (p *Publisher) Preview(o Order) (before, after *table.Table, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.situation(p.newest)
+	if o.Promote || o.Halt {
+		return p.previewCanary(o, &s)
+	}
 	if s.list, err = s.list.edit(o, s.now); err != nil {
 		return nil, nil, err
 	}

@@ -151,11 +151,11 @@ type Read struct {
 	Oldest, Newest uint64
 	// Consistent means that the read bypassed all caches: it is not older than any write before it began.
 	Consistent bool
-	// Held means that the read showed another table than the served one, and that a guard holds that table back. Then Live means
-	// that the served table was derived from the read, except for the held part; Backends means that only backends are held; and
-	// Candidate is the held table, nil if unknown.
+	// Held means that the read showed another table than the served one, and that a guard holds that table back. Then Live means that
+	// the served table was derived from the read, except for the held part; Backends means that only backends are held.
 	Held, Live, Backends bool
-	Candidate            *Table
+	// Candidate is a table that another replica may serve already, because it no longer holds it, or has promoted it; nil if unknown.
+	Candidate *Table
 	// Waiting means that publish.Budget delays the table of the read, which only adds endpoints.
 	Waiting bool
 	// Stale means that the source is a route server that has not read its source since it loaded a last-known-good file.

@@ -92,28 +92,37 @@ func (p Program) Commands(std program.Stdio) (all []*cobra.Command) {
 		if p.Beside && !c.beside || !p.Beside && c.name == "get" {
 			continue
 		}
-		s := &session{program: p, std: std, now: p.Now, close: func() {}, places: p.Places()}
-		if c.inPod && p.InPod != nil {
-			s.places = p.InPod()
-		}
-		if s.now == nil {
-			s.now = time.Now
-		}
-		cmd := &cobra.Command{
-			Use: strings.TrimSpace(c.name + " [flags] " + p.arguments(c, s.places)), Short: c.short, Long: c.long, Hidden: c.short == "",
-			Example: p.examples(c.examples), DisableFlagsInUseLine: true, ValidArgs: c.words, Args: cobra.ArbitraryArgs,
-		}
-		s.define(cmd, c)
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			status, err := s.run(cmd, c, args)
-			if err == nil {
-				err = program.StatusError(status)
-			}
-			return err
+		cmd := p.command(c, std)
+		for _, below := range c.below {
+			cmd.AddCommand(p.command(below, std))
 		}
 		all = append(all, cmd)
 	}
 	return all
+}
+
+// command returns one command, without those below it.
+func (p Program) command(c command, std program.Stdio) *cobra.Command {
+	s := &session{program: p, std: std, now: p.Now, close: func() {}, places: p.Places()}
+	if c.inPod && p.InPod != nil {
+		s.places = p.InPod()
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	cmd := &cobra.Command{
+		Use: strings.TrimSpace(c.name + " [flags] " + p.arguments(c, s.places)), Short: c.short, Long: c.long, Hidden: c.short == "",
+		Example: p.examples(c.examples), DisableFlagsInUseLine: true, ValidArgs: c.words, Args: cobra.ArbitraryArgs,
+	}
+	s.define(cmd, c)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		status, err := s.run(cmd, c, args)
+		if err == nil {
+			err = program.StatusError(status)
+		}
+		return err
+	}
+	return cmd
 }
 
 // arguments returns the arguments of a command for help.

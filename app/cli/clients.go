@@ -129,7 +129,7 @@ func (j *clientsJob) judge(r query.Reply[*fleet.View], v *fleet.View) documentCl
 
 func (j *clientsJob) write(s *session, replies []query.Reply[*fleet.View], docs []documentCluster, views []*fleet.View) error {
 	g := &grid{}
-	s.row(g, "CONTEXT", []string{"CLIENT", "STATE", "HOLDS", "BEHIND", "HEARD", "ZONE", "VERSION"})
+	s.row(g, "CONTEXT", []string{"CLIENT", "STATE", "HOLDS", "BEHIND", "HEARD", "ZONE", "TABLE", "VERSION"})
 	var totals, notes []string
 	for i, r := range replies {
 		notes = append(notes, r.Missing()...)
@@ -178,7 +178,11 @@ func clientRow(s *session, c fleet.Client) []string {
 			behind = number(c.BehindVersions, "version") + ", " + behind
 		}
 	}
-	return []string{id, string(c.State), holds, behind, s.since(c.LastHeard), c.Zone, c.Version}
+	served := "fleet"
+	if c.Canary {
+		served = "canary"
+	}
+	return []string{id, string(c.State), holds, behind, s.since(c.LastHeard), c.Zone, served, c.Version}
 }
 
 func countsText(c fleet.Counts) string {

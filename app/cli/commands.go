@@ -30,6 +30,7 @@ type command struct {
 	table      string   // the arguments that are tables
 	beside     bool     // dataplane-client has it, too
 	listed     bool     // a file may list the places, so the job finds them
+	below      []command
 	job        func() job
 
 	short, long string // without short, it is hidden
@@ -263,6 +264,30 @@ rollback 41 --object Ingress/shop/cart --why 'checkout is broken'
 rollback --to 03:34 --deleted --all --why 'a cluster was deleted'
 # What would that change for a whole namespace?
 rollback 41 -n shop --why test --dry-run`,
+		}, {
+			name: "canary", job: func() job { return canaryJob{} },
+			short: "Lists what soaks on the canary, and what its query returned.",
+			long: `A change is served to the canary alone for the soak time (--canary). An object that keeps changing is promoted after three soak times at
+the latest. A halted change is served to nobody until it is accepted, or the object has a new version.
+
+The exit status is 0 if everything soaks as it should, 1 if something was halted, or the query fires or is not answered, and 2 if a cluster
+or replica does not answer.`,
+			examples: `
+# What reaches the fleet next, and who changed it?
+canary @`,
+			below: []command{{
+				name: "accept", inPod: true, job: func() job { return &steerJob{order: api.SteerPromote} },
+				short: "Promotes what soaks or was halted, at once.", long: steeringHelp,
+				examples: `
+# The fleet gets an urgent change now
+canary accept --object Ingress/shop/cart --why 'checkout is broken'`,
+			}, {
+				name: "halt", inPod: true, job: func() job { return &steerJob{order: api.SteerHalt} },
+				short: "Takes back from the canary what soaks, and keeps it from the fleet.", long: steeringHelp,
+				examples: `
+# The canary has errors that the query does not see
+canary halt -n shop --why 'customers complain'`,
+			}},
 		}, {
 			name: "accept", args: "DIGEST", min: 1, max: 1, inPod: true, beside: true, job: func() job { return &acceptJob{} },
 			short: "Publishes what is held, on every replica that holds it.",

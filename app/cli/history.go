@@ -187,6 +187,9 @@ func whatOf(e *api.HistoryEntry) string {
 		if d.Why != "" {
 			text += " (" + d.Why + ")"
 		}
+		if d.Detail != "" {
+			text += ", " + d.Detail
+		}
 		parts = append(parts, text)
 	}
 	for _, t := range e.Takeovers {

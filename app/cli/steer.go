@@ -33,7 +33,7 @@ func (d *decision) define(flags *options.Flags) {
 	flags.Add("--object", options.Texts("NAME", &d.objects), "Only this object, as KIND/NAMESPACE/NAME.")
 	flags.Add("--by", options.Text("NAME", &d.by, ""),
 		"Who decides this, in a pod; empty means the id of the user. kubectl routesrv asks the API server instead.")
-	flags.Add("--why", options.Text("REASON", &d.why, ""), "The reason; required, except by unfreeze.")
+	flags.Add("--why", options.Text("REASON", &d.why, ""), "The reason; required, except by unfreeze and canary accept.")
 	flags.Add("--yes", options.Bool(&d.yes, false), "Do not ask.")
 }
 
@@ -211,7 +211,7 @@ func (j *steerJob) define(flags *options.Flags) {
 	j.decision.define(flags)
 	flags.Add("--all", options.Bool(&j.all, false), "All objects.")
 	flags.Add("--dry-run", options.Bool(&j.dry, false), "Show what would change, and change nothing.")
-	if j.order != api.SteerRelease {
+	if j.lasts() {
 		flags.Add("--for", options.Duration(&j.duration, api.DefaultSteering, time.Second, api.MaxSteering), "How long it lasts.")
 		flags.Add("--until-released", options.Bool(&j.untilReleased, false), "It lasts until unfreeze ends it, instead of --for.")
 	}
@@ -221,6 +221,9 @@ func (j *steerJob) define(flags *options.Flags) {
 		flags.Add("--deleted", options.Bool(&j.deleted, false), "Only objects that do not exist any more. Nothing is frozen.")
 	}
 }
+
+// lasts reports whether the order has an end.
+func (j *steerJob) lasts() bool { return j.order == api.SteerFreeze || j.order == api.SteerRollback }
 
 // parameters returns those of /steering.
 func (j *steerJob) parameters(s *session) (url.Values, error) {
@@ -234,14 +237,14 @@ func (j *steerJob) parameters(s *session) (url.Values, error) {
 	case j.order == api.SteerRollback && (len(s.args) == 0) == (j.to == ""):
 		return nil, usagef("choose an entry of the history or --to TIME")
 	}
-	form, err := j.form(s, j.order != api.SteerRelease)
+	form, err := j.form(s, j.order != api.SteerRelease && j.order != api.SteerPromote)
 	if err != nil {
 		return nil, err
 	}
 	form.Set("order", j.order)
 	if j.untilReleased {
 		form.Set("until", api.SteerRelease)
-	} else if j.order != api.SteerRelease { // the same on all replicas
+	} else if j.lasts() { // the same on all replicas
 		form.Set("until", s.now().Add(j.duration).UTC().Format(time.RFC3339))
 	}
 	if j.order == api.SteerRollback {
@@ -360,7 +363,7 @@ func (j *steerJob) show(s *session, replica string, a *api.Steered) {
 	lines := []string{a.What}
 	if !a.Until.IsZero() {
 		lines = append(lines, "until "+a.Until.Format(time.RFC3339)+", then the newest versions are served")
-	} else if j.order != api.SteerRelease {
+	} else if j.lasts() {
 		lines = append(lines, "until it is released")
 	}
 	if len(a.Pins) > 0 {

@@ -87,6 +87,9 @@ func newTile(name, tone, word, detail string) tile {
 
 func tilesOf(s Server, b *overviewPage, now time.Time) []tile {
 	all := []tile{tableTile(s, now), sourceTile(s, now), guardTile(s, now)}
+	if s.Canary != nil {
+		all = append(all, canaryTile(s.Canary, now))
+	}
 	if p := b.Problems; p != nil {
 		n, tone := p.Errors+p.Warnings+p.Infos, neutral
 		if p.Errors+p.Warnings > 0 {
@@ -139,6 +142,26 @@ func guardTile(s Server, now time.Time) tile {
 		}
 	}
 	return newTile("Guard", good, "open", "the newest read is served")
+}
+
+func canaryTile(c *api.Canary, now time.Time) tile {
+	t := tile{"Canary", "#canary", "✓", good, "nothing soaks", "each change soaks for " + short(time.Duration(c.SoakSeconds*float64(time.Second)))}
+	if c.Count > 0 {
+		t.Word, t.Sign, t.Tone = plural(c.Count, "object")+" on the canary", "●", neutral
+		t.Detail = "next promotion " + newMoment(c.NextPromotion, now).Ago
+		if c.NextPromotion.IsZero() {
+			t.Detail = "nothing is promoted before a verdict"
+		}
+	}
+	switch v := c.Verdict; {
+	case c.Halted > 0:
+		t.Sign, t.Tone, t.Word = "▲", notice, fmt.Sprintf("%d of %s halted", c.Halted, plural(c.Count, "object"))
+	case v != nil && v.Failed:
+		t.Sign, t.Tone, t.Detail = "▲", notice, "the query is not answered: "+cut(v.Text, 80)
+	case v != nil && v.Firing:
+		t.Sign, t.Tone, t.Detail = "▲", notice, "the query fires, so nothing is promoted: "+cut(v.Text, 80)
+	}
+	return t
 }
 
 func fleetTile(f *fleetView, dying int) tile {

@@ -93,6 +93,7 @@ func (f *Flags) routeServer(c *RouteServer) {
 	f.compile(&s.Compile, &c.Source, &c.Log.Level)
 	f.guard(&s.Guard, guard.DefaultObjectLoss, guard.DefaultKeep)
 	f.review(&s.Review)
+	f.canary(&s.Canary)
 	f.listen(c)
 	f.tls(&s.TLS)
 	f.requestFilters(&s.RequestFilters)
@@ -201,6 +202,23 @@ func (f *Flags) review(c *server.Review) {
 		traffic := *c.TrialProxy
 		traffic.Host = net.JoinHostPort(c.TrialProxy.Hostname(), strconv.Itoa(port-1))
 		c.TrialTraffic = &traffic
+	})
+}
+
+// canary declares the flags of the canary.
+func (f *Flags) canary(c *server.CanaryConfig) {
+	f.Add("--canary", Duration(&c.Soak, 0, 0, day), "How long each change of an object is served at /canary/routes alone before it is served at "+
+		"/routes (components/canary). 0: both serve the same table.")
+	f.Add("--canary-query", Text("PROMQL", &c.Query, ""), "PromQL expression that is asked every 10 s. While it returns any series, nothing is "+
+		"promoted, and what soaks when it begins to is halted.")
+	f.Add("--prometheus", Parsed("URL", &c.Prometheus, "", ListenerURL), "The Prometheus that answers --canary-query.")
+	f.Check(func() {
+		switch {
+		case (c.Query == "") != (c.Prometheus == nil):
+			f.failf("canary-query", "must be set together with --prometheus")
+		case c.Query != "" && c.Soak == 0:
+			f.failf("canary-query", "needs --canary")
+		}
 	})
 }
 

@@ -111,7 +111,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"kubernetes-read": "poll", "max-streams": "10000", "endpoint-debounce": "0s", "max-connections": "20000", "max-object-bytes": "8MiB",
 
-		"update-mode": "auto", "keep-takeovers": "none",
+		"update-mode": "auto", "keep-takeovers": "none", "canary": "0s",
 	}
 	got := make(map[string]string)
 	for _, f := range allFlags() {
@@ -326,6 +326,12 @@ func serveSamples() map[string]sample {
 
 		"trial-proxy":    one("http://127.0.0.1:9922", "http://127.0.0.1:9921", func(c *options.RouteServer) any { return c.Server.Review.TrialTraffic.String() }),
 		"keep-takeovers": one("namespace:3", takeover.Policy{Routes: 3}, func(c *options.RouteServer) any { return c.Server.Review.KeepTakeovers }),
+
+		"canary": one("5m", 5*time.Minute, func(c *options.RouteServer) any { return c.Server.Canary.Soak }),
+		"canary-query": one("up", "up", func(c *options.RouteServer) any { return c.Server.Canary.Query },
+			"-canary=5m", "-prometheus=http://prometheus:9090"),
+		"prometheus": one("http://prometheus:9090", "http://prometheus:9090", func(c *options.RouteServer) any { return c.Server.Canary.Prometheus.String() },
+			"-canary=5m", "-canary-query=up"),
 
 		"state-dir": one("d", "d", func(c *options.RouteServer) any { return c.Server.StateDir }),
 	}

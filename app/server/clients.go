@@ -38,7 +38,7 @@ func (s *Server) newClients() {
 	s.clients = &clients{
 		Registry: fleet.New(fleet.Config{
 			Name: name, Relay: s.cfg.Source == nil, Metrics: fleet.NewMetrics(s.registry),
-			Order: func(d table.Digest) uint64 { return s.cache.Order(d) },
+			Order: func(d table.Digest) uint64 { return s.cache.Order(d) }, CanaryOrder: func(d table.Digest) uint64 { return s.canary.cache.Order(d) },
 		}),
 		name: name, peers: s.cfg.PeerClients, locals: httpserve.NewTurns(maxLocalViews),
 	}
@@ -57,15 +57,16 @@ func replicaName(listener string) string {
 	return host + "/" + listener
 }
 
-// Saw is called by the cache.
-func (c *clients) Saw(seen etagcache.Seen) {
+// Saw is called by the caches.
+func (c *clients) Saw(seen etagcache.Seen, canary bool) {
 	r := seen.Request
 	if !api.IsClient(r.UserAgent()) {
 		return
 	}
 	c.Registry.Saw(fleet.Sighting{
 		Identity: r.Header.Get(api.HeaderClient), UserAgent: r.UserAgent(), Address: addressOf(r), Zone: seen.Zone,
-		Holds: fleet.Name{Digest: seen.Digest, Revision: seen.Revision}, Ahead: seen.Ahead, Stream: seen.Stream,
+		Holds: fleet.Name{Digest: seen.Digest, Revision: seen.Revision}, Ahead: seen.Ahead, Canary: canary,
+		Stream: seen.Stream,
 	})
 }
 
@@ -90,6 +91,7 @@ func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	report.Canary = s.canary != nil && strings.HasPrefix(r.URL.Path, api.PathCanary)
 	if !s.clients.Reported(identity, addressOf(r), report) {
 		w.Header().Set("Retry-After", "60")
 		http.Error(w, "too many clients are known, or too many of them from this address", http.StatusServiceUnavailable)

@@ -328,7 +328,7 @@ func entryNotes(e *api.HistoryEntry) []shadowdiff.Note {
 		notes = append(notes, shadowdiff.Note{Name: c.What, Text: strings.TrimSpace(c.Ref.String() + " " + c.By)})
 	}
 	for _, d := range e.Decisions {
-		notes = append(notes, shadowdiff.Note{Name: "decision", Text: strings.Join(slices.DeleteFunc([]string{d.What, string(d.Reason), d.Objects, d.By, d.Why}, func(s string) bool { return s == "" }), ", ")})
+		notes = append(notes, shadowdiff.Note{Name: "decision", Text: strings.Join(slices.DeleteFunc([]string{d.What, string(d.Reason), d.Objects, d.Detail, d.By, d.Why}, func(s string) bool { return s == "" }), ", ")})
 	}
 	for _, t := range e.Takeovers {
 		notes = append(notes, shadowdiff.Note{Name: "takeover", Text: t.Example})

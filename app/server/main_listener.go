@@ -67,6 +67,7 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 			Condition: "unless `--max-streams` is 0",
 		})
 	}
+	all = append(all, s.canaryEndpoints(routes, tables)...)
 	for _, kind := range []struct {
 		name    string
 		shard   Shard

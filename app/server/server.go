@@ -55,6 +55,7 @@ type Config struct {
 	Selection kube.Selection
 	Guard     guard.Config
 	Review    Review
+	Canary    CanaryConfig
 	// History is how many bytes the history of objects may have, by default [DefaultHistory]; without a StateDir, 16 MiB at most.
 	History int64
 	// StateDir is the folder of the last-known-good file, the decisions and the control socket; empty means none of them.
@@ -144,6 +145,7 @@ type Server struct {
 	log       *slog.Logger
 	registry  *prometheus.Registry
 	cache     *etagcache.Cache
+	canary    *canary              // nil without one
 	onDisk    map[string]time.Time // since when there are problems, as the file has it; owned by keepProblems once that runs
 	tables    tables
 	publisher *publish.Publisher
@@ -215,15 +217,11 @@ func (s *Server) newTables() error {
 	cfg := etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
 		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, Saw: func(seen etagcache.Seen) {
-			s.clients.Saw(seen)
+			s.clients.Saw(seen, false)
 			s.cfg.Tracing.Saw(seen)
 		},
 		Published: func(order uint64, t *table.Table, stale bool) {
-			one := fleet.Publication{Name: fleet.Name{Digest: t.Digest(), Revision: t.Revision()}, Routes: t.Len(), Bytes: t.Bytes(), Took: -1}
-			if !stale {
-				one.Took = max(time.Since(t.Time()), 0)
-			}
-			s.clients.Published(order, one)
+			s.clients.Published(order, publicationOf(t, stale))
 			if s.reviews != nil {
 				s.reviews.takeovers.published()
 				s.history.published()
@@ -233,11 +231,23 @@ func (s *Server) newTables() error {
 	if s.cache, err = etagcache.New(cfg); err != nil {
 		return err
 	}
+	if s.canary, err = newCanary(s); err != nil {
+		return err
+	}
 	s.decisions = publish.OpenDecisions(s.cfg.StateDir, s.log)
 	if s.cfg.Source == nil {
 		return s.newRelay()
 	}
 	return s.newPoller()
+}
+
+// publicationOf describes a table that is served from now on.
+func publicationOf(t *table.Table, stale bool) fleet.Publication {
+	one := fleet.Publication{Name: fleet.Name{Digest: t.Digest(), Revision: t.Revision()}, Routes: t.Len(), Bytes: t.Bytes(), Took: -1}
+	if !stale {
+		one.Took = max(time.Since(t.Time()), 0)
+	}
+	return one
 }
 
 // newPoller creates the poller and the publisher with the last-known-good file.
@@ -259,7 +269,7 @@ func (s *Server) newPoller() error {
 		s.history.decided(d)
 	}
 	if s.publisher, err = publish.New(publish.Config{
-		Sink: sink, Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: s.lastKnownGood(metrics), Decided: decided,
+		Sink: sink, Canary: s.canary.config(), Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: s.lastKnownGood(metrics), Decided: decided,
 		Changed: s.history.Changed, Logger: s.cfg.Logger.With("component", "publish"), Metrics: metrics,
 	}); err != nil {
 		return err
@@ -326,12 +336,21 @@ func (s *Server) newListeners() error {
 	}
 	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Open, Flags: "-",
-		Endpoints: s.endpoints, Main: handler, DrainStreams: s.cache.DrainStreams, TLS: s.cfg.TLS, StateDir: s.cfg.StateDir,
+		Endpoints: s.endpoints, Main: handler, DrainStreams: s.drainStreams, TLS: s.cfg.TLS, StateDir: s.cfg.StateDir,
 		MaxConnections: s.cfg.MaxConnections, Drain: s.cfg.WaitForHealthcheckInterval, ShutdownTimeout: s.cfg.ShutdownTimeout,
 		Draining: func() { s.log.Info(fmt.Sprintf("shutting down the server in %s...", s.cfg.WaitForHealthcheckInterval)) },
 		Logger:   s.log, Registry: s.registry,
 	})
 	return err
+}
+
+func (s *Server) drainStreams(window time.Duration) {
+	var all sync.WaitGroup
+	all.Go(func() { s.cache.DrainStreams(window) })
+	if s.canary != nil {
+		all.Go(func() { s.canary.cache.DrainStreams(window) })
+	}
+	all.Wait()
 }
 
 // Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
@@ -364,6 +383,9 @@ func (s *Server) runTables(ctx context.Context) error {
 		beside.Go(func() { s.reviews.run(ctx) })
 		beside.Go(func() { s.history.run(ctx) })
 		beside.Go(func() { s.keepProblems(ctx) })
+	}
+	if s.canary != nil {
+		beside.Go(func() { s.canary.run(ctx) })
 	}
 	if s.relay != nil {
 		beside.Go(func() { s.reportUp(ctx) })

@@ -30,7 +30,7 @@ const maxWarned = 20
 func (s *Server) steeringEndpoint() httpserve.Endpoint {
 	return httpserve.Endpoint{
 		Listener: httpserve.ControlListener, Path: api.PathSteering, Methods: []string{http.MethodPost}, MaxBody: httpserve.MaxForm, Handler: http.HandlerFunc(s.serveSteering),
-		Does: "[steers](../operate/steering.md) objects: `order=` is `freeze`, `rollback` (`entry=` or `at=`, `deleted=true`) or `release`; `namespace=` or `object=` choose objects, else all; `until=` is a time, or `release`; `dry=true`",
+		Does: "[steers](../operate/steering.md) objects: `order=` is `freeze`, `rollback` (`entry=` or `at=`, `deleted=true`), `release`, or of what soaks `promote` or `halt`; `namespace=` or `object=` choose objects, else all; `until=` is a time, or `release`; `dry=true`",
 	}
 }
 
@@ -70,7 +70,7 @@ func (s *Server) serveSteering(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.Is(err, history.ErrNoEntry):
 		httpserve.WriteJSON(w, http.StatusNotFound, api.Error{Error: err.Error()})
-	case errors.Is(err, publish.ErrNotSteered):
+	case errors.Is(err, publish.ErrNotSteered), errors.Is(err, publish.ErrNotSoaking):
 		httpserve.WriteJSON(w, http.StatusConflict, api.Error{Error: err.Error()})
 	case err != nil:
 		httpserve.WriteJSON(w, http.StatusServiceUnavailable, api.Error{Error: err.Error()})
@@ -124,8 +124,14 @@ func readCommand(form url.Values, now time.Time) (c command, err error) {
 	case api.SteerRelease:
 		c.Release = true
 		return c, nil
+	case api.SteerPromote, api.SteerHalt:
+		c.Promote, c.Halt = c.order == api.SteerPromote, c.order == api.SteerHalt
+		if c.Halt && strings.TrimSpace(c.Why) == "" {
+			err = errors.New("why: a halt needs a reason")
+		}
+		return c, err
 	default:
-		return c, fmt.Errorf("order %q: want %s, %s or %s", c.order, api.SteerFreeze, api.SteerRollback, api.SteerRelease)
+		return c, fmt.Errorf("order %q: must be %s, %s, %s, %s or %s", c.order, api.SteerFreeze, api.SteerRollback, api.SteerRelease, api.SteerPromote, api.SteerHalt)
 	}
 	if c.order == api.SteerRollback {
 		c.Freeze = c.Scope.Name == "" && !c.deleted // also what did not change since then stays as it is
@@ -171,7 +177,7 @@ func (s *Server) steer(r *http.Request, c *command) (*api.Steered, error) {
 			return nil, err
 		}
 		answer.Changes = string(bytes.TrimSpace(text))
-	case errors.Is(err, publish.ErrNotSteered), c.dry:
+	case errors.Is(err, publish.ErrNotSteered), errors.Is(err, publish.ErrNotSoaking), c.dry:
 		return nil, err
 	default: // right after the start: the first read has it
 		answer.Warnings = []string{err.Error()}
@@ -199,8 +205,8 @@ func (c *command) words() string {
 	switch c.order {
 	case api.SteerRollback:
 		return fmt.Sprintf("roll back %s to %s", c.Scope, c.of)
-	case api.SteerRelease:
-		return "release " + c.Scope.String()
+	case api.SteerRelease, api.SteerPromote, api.SteerHalt:
+		return c.order + " " + c.Scope.String()
 	}
 	return "freeze " + c.Scope.String()
 }

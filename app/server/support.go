@@ -77,7 +77,7 @@ func (s *Server) report() api.Status {
 	r := api.Status{
 		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: s.publisher.State().Report(s.publisher.Kept()),
 		Decisions: s.decisions.Last(publish.ShownDecisions), Problems: poller.CountBySeverity(s.problems()),
-		Table: s.cache.Status(), LastKnownGood: s.publisher.File(), DyingClients: s.clients.Dying(),
+		Table: s.cache.Status(), LastKnownGood: s.publisher.File(), DyingClients: s.clients.Dying(), Canary: s.canary.status(),
 	}
 	if s.reviews != nil {
 		r.Steering = s.steering()
@@ -101,7 +101,7 @@ func (s *Server) problems() []poller.Problem {
 	if s.compiler == nil {
 		return nil
 	}
-	return slices.Concat(s.compiler.Problems(), s.keptProblems(func(*publish.Kept) bool { return true }))
+	return slices.Concat(s.compiler.Problems(), s.keptProblems(func(*publish.Kept) bool { return true }), s.canary.problems(time.Now()))
 }
 
 // held returns the table that the publisher holds back.
@@ -164,9 +164,9 @@ func (s *Server) serveKept(w http.ResponseWriter, _ *http.Request) {
 // serveKeptNames answers /kept/names.
 func (s *Server) serveKeptNames(w http.ResponseWriter, _ *http.Request) {
 	names := []*publish.Kept{}
-	for _, k := range publish.Accidents(s.publisher.List()) {
+	for _, k := range append(publish.Accidents(s.publisher.List()), s.publisher.Soaking()...) {
 		name := *k
-		name.Version = kube.Version{}
+		name.Version, name.DefaultFilters = kube.Version{}, nil
 		names = append(names, &name)
 	}
 	httpserve.WriteJSON(w, http.StatusOK, names)
@@ -192,7 +192,7 @@ func (s *Server) bareMeta(m kube.Meta) kube.Meta {
 // Events.
 func (s *Server) eventProblems() []poller.Problem {
 	all := append(s.compiler.Problems(), s.keptProblems(func(k *publish.Kept) bool { return !k.Deleted })...)
-	return slices.Concat(all, s.reviews.takeovers.problems())
+	return slices.Concat(all, s.reviews.takeovers.problems(), s.canary.problems(time.Time{}))
 }
 
 // keptProblems returns the kept objects of some kind as problems.

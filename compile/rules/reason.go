@@ -38,6 +38,9 @@ const (
 	InternalError     Reason = "internal_error"
 	Kept              Reason = "kept"     // of package publish, not of this one
 	Takeover          Reason = "takeover" // of package takeover, likewise
+	Soaking           Reason = "soaking"  // of the canary, likewise
+	Halted            Reason = "halted"
+	Promoted          Reason = "promoted"
 )
 
 // ReasonInfo documents a reason. The texts are plain English, for application teams.
@@ -110,6 +113,10 @@ var reasons = []ReasonInfo{
 		"If the change is intended, ask the operators of the ingress to accept it; otherwise undo it.", true},
 	{Takeover, Warning, "a change of one object took requests of another, in the last hour",
 		"If that is not intended, undo the change, or give the routes that lost other hosts or more specific paths.", true},
+	{Soaking, Info, "a change of the object is served to the canary, and to all proxies after the soak time", "", true},
+	{Promoted, Info, "a change of the object has soaked on the canary and is served to all proxies", "", true},
+	{Halted, Warning, "a change of the object was halted on the canary, because it did harm there or an operator said so, so no proxy is served it",
+		"Correct the change: its next version soaks again. If the harm has another cause, ask the operators of the ingress to accept it.", true},
 	{EastWestEnabled, Info, "routes for traffic inside the cluster were added", "", true},
 }
 

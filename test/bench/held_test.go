@@ -32,7 +32,7 @@ func BenchmarkHeld(b *testing.B) {
 		asked bool
 	}{{"1x/nothing", 0, false}, {"1x/one", 1, false}, {"1x/one-asked", 1, true}, {"1x/all", 20_000, false}} {
 		b.Run(tt.name, func(b *testing.B) {
-			h := newHeld(b, tt.kept)
+			h := newHeld(b, tt.kept, 0)
 			before := processorTime(b)
 			for n := 1; b.Loop(); n++ {
 				h.replacePod(n)
@@ -61,12 +61,15 @@ type held struct {
 	snapshot  *kube.Snapshot
 	tag       string // of the previous table
 
+	canary *etagcache.Cache // nil without one
+
 	given chan *kube.Snapshot
 	asked chan struct{} // a read begins, so the previous one has ended
 }
 
-// newHeld returns a poller whose publisher keeps so many objects: none, one that was added, or all, which were deleted.
-func newHeld(b *testing.B, kept int) *held {
+// newHeld returns a poller whose publisher keeps so many objects: none, one that was added, or all, which were deleted. soak is the one of a canary;
+// 0 means none.
+func newHeld(b *testing.B, kept int, soak time.Duration) *held {
 	h := &held{b: b, snapshot: scale.New(1).Snapshot(), given: make(chan *kube.Snapshot), asked: make(chan struct{})}
 	options := rules.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}
 	served, newest := *h.snapshot, *h.snapshot
@@ -86,7 +89,7 @@ func newHeld(b *testing.B, kept int) *held {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if h.publisher, err = publish.New(publish.Config{Sink: h.cache, Guard: limits, Builder: compiler}); err != nil {
+	if h.publisher, err = publish.New(publish.Config{Sink: h.cache, Canary: h.canaryOf(soak), Guard: limits, Builder: compiler}); err != nil {
 		b.Fatal(err)
 	}
 	loop, err := poller.New(poller.Config{Source: h, Compile: compiler.Compile, Publisher: h.publisher, Interval: time.Millisecond})

@@ -46,6 +46,7 @@ var renders = map[string]string{
 	"component-hpa":                  "testdata/hpa",
 	"component-events":               "testdata/events",
 	"component-trial":                "testdata/trial-proxy",
+	"component-canary":               "testdata/canary",
 	"component-webhook":              "testdata/webhook",
 	"component-webhook-cert-manager": "testdata/webhook-cert-manager",
 	"component-endpoints":            "testdata/endpoints",

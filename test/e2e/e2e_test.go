@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/routesrv/routesrv/test/programs"
+	"github.com/routesrv/routesrv/test/proxy"
 	"github.com/routesrv/routesrv/test/sandbox"
 )
 
@@ -25,6 +26,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	proxy.Main()
 	// Not as many as there are processors, which is the default: the tests wait. -parallel still has the last word.
 	if err := flag.Set("test.parallel", strconv.Itoa(sideBySide)); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -28,8 +28,8 @@ func ofReviews() []Plant {
 			What: "routes that come with a Service need no review",
 			Edits: []Edit{{
 				File: "publish/review.go",
-				Old:  "\towners := p.builder.OwnersOf(slices.Collect(maps.Keys(objections)))\n",
-				New:  "\tif planted.On(\"late-served\") {\n\t\treturn\n\t}\n\towners := p.builder.OwnersOf(slices.Collect(maps.Keys(objections)))\n",
+				Old:  "\towners := p.ownersOf(d.snapshot, slices.Collect(maps.Keys(objections)))\n",
+				New:  "\tif planted.On(\"late-served\") {\n\t\treturn\n\t}\n\towners := p.ownersOf(d.snapshot, slices.Collect(maps.Keys(objections)))\n",
 			}},
 		},
 		{

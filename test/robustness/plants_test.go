@@ -32,5 +32,5 @@ type Edit struct {
 
 // Plants returns the plants, in the order of the validators.
 func Plants() []Plant {
-	return slices.Concat(ofReads(), ofOrder(), ofBodies(), ofDeltas(), ofFiles(), ofTheGuard(), ofObjects(), ofLoad(), ofReviews())
+	return slices.Concat(ofReads(), ofOrder(), ofBodies(), ofDeltas(), ofFiles(), ofTheGuard(), ofObjects(), ofLoad(), ofReviews(), ofTheCanary())
 }

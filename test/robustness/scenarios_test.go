@@ -62,6 +62,7 @@ func Scenarios() []Scenario {
 			{Name: "d1", Kind: history.Sidecar, Upstreams: []string{"s1"}, Transport: "poll", Mode: "Exec"},
 			{Name: "m1", Kind: history.Poller, Upstreams: []string{"d1"}, Mortal: true},
 		}, Play: provenFirst},
+		{Name: "canary", Members: append(fleet(1, 3, 1, 0), canaries(2)...), Soak: 4 * time.Second, Play: soaked},
 		{Name: "watch", Members: watching(fleet(1, 3, 1, 1)), Play: func(s *Stage) error {
 			err := s.Churn(2 * time.Second)
 			s.Wait(4 * time.Second)
@@ -107,6 +108,14 @@ func fleet(servers, pollers, deltas, streams int) []history.Member {
 	add(pollers, history.Poller, "p")
 	add(deltas, history.Delta, "c")
 	add(streams, history.Stream, "e")
+	return all
+}
+
+// canaries are clients of the canary of the first server.
+func canaries(n int) (all []history.Member) {
+	for i := range n {
+		all = append(all, history.Member{Name: fmt.Sprintf("k%d", i+1), Kind: history.Poller, Upstreams: []string{"s1"}, Canary: true})
+	}
 	return all
 }
 

@@ -26,6 +26,7 @@ type Scenario struct {
 	MaxLoss float64       // 0 means one half
 	// KeepTakeovers and Trial are those of the plan.
 	KeepTakeovers, Trial bool
+	Soak                 time.Duration // with a canary
 	// Play runs after all processes have a table. After a play that ends early, nothing happens for the rest of the time.
 	Play func(*Stage) error
 }
@@ -62,7 +63,7 @@ func (s Scenario) Run(ctx context.Context, binaries Binaries, folder, plant stri
 	p := plan.New(1, plan.Size{Storm: time.Second, Servers: 1}) // defaults for everything that the scenario does not set
 	p.Members, p.Faults, p.Steps = s.Members, nil, nil
 	p.Timeout, p.Interval, p.Asking, p.Window, p.Hold, p.MaxLoss, p.Apps = timeout, 250*time.Millisecond, 50*time.Millisecond, guardWindow, s.Hold, s.MaxLoss, s.Apps
-	p.KeepTakeovers, p.Trial = s.KeepTakeovers, s.Trial
+	p.KeepTakeovers, p.Trial, p.Soak = s.KeepTakeovers, s.Trial, s.Soak
 	if p.Hold == 0 {
 		p.Hold = 2 * time.Second
 	}
@@ -127,7 +128,7 @@ func (s *Stage) run(play func(*Stage) error) (*history.History, error) {
 	err = errors.Join(err, s.world.End(starting))
 	return s.rec.End(history.Run{
 		Seed: s.plan.Seed, Started: s.rec.Started(), Duration: settled, Calm: calm, Settled: settled, Interval: s.plan.Interval,
-		Hold: s.plan.Hold, Window: s.plan.Window, MaxLoss: s.plan.MaxLoss, MemoryLimit: plainMemory, Patience: servedIn, Stretch: stretched,
+		Hold: s.plan.Hold, Window: s.plan.Window, MaxLoss: s.plan.MaxLoss, Soak: s.plan.Soak, MemoryLimit: plainMemory, Patience: servedIn, Stretch: stretched,
 		Options: history.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}, Members: append(slices.Clip(s.plan.Members), s.guests...),
 	}), err
 }

@@ -160,6 +160,9 @@ func (w *World) member(m history.Member) error {
 		if err != nil {
 			return err
 		}
+		if m.Canary {
+			url += "/canary"
+		}
 		cfg.Upstreams = append(cfg.Upstreams, clients.Upstream{Name: u, URL: url})
 	}
 	w.clients = append(w.clients, clients.New(cfg, w.rec))
@@ -205,6 +208,9 @@ func (w *World) process(m history.Member) error {
 		p.args = append(p.args, "--kubernetes-read="+m.Transport)
 		if pl.KeepTakeovers {
 			p.args = append(p.args, "--keep-takeovers=namespace")
+		}
+		if pl.Soak > 0 {
+			p.args = append(p.args, "--canary="+pl.Soak.String())
 		}
 		if pl.Trial {
 			proxy := startTrialProxy(p.Support)

@@ -64,7 +64,7 @@ func TestAlertsOfAPrometheus(t *testing.T) {
 	servers := make(map[string]*fixture)
 	want := map[string]string{
 		"calm": "", "accident": "RoutesrvGuardHolding critical", "loss": "RoutesrvRequestsLost warning", "deaths": "RoutesrvProxiesDie critical",
-		"takeover": "RoutesrvRequestsLost warning", "trial": "RoutesrvTrialProxyDown warning", "kept": "RoutesrvGuardHolding warning",
+		"takeover": "RoutesrvRequestsLost warning", "trial": "RoutesrvUntested warning", "kept": "RoutesrvGuardHolding warning",
 	}
 	for state := range want {
 		servers[state] = startReading(t, objects, true, func(cfg *server.Config) {

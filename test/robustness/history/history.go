@@ -37,6 +37,8 @@ type Run struct {
 	Hold    time.Duration `json:"hold"`
 	Window  time.Duration `json:"window"`
 	MaxLoss float64       `json:"max_loss"`
+	// Soak is how long servers serve each change to the canary alone; 0 without a canary.
+	Soak time.Duration `json:"soak,omitempty"`
 	// MemoryLimit is the documented limit for one process, in bytes of resident memory.
 	MemoryLimit uint64 `json:"memory_limit"`
 	// Patience is the longest that an answer to a healthy client may take; 0 means 5 s.
@@ -76,6 +78,8 @@ type Member struct {
 	// Mode is the initial mode of a sidecar: False, Pre or Exec.
 	Mode string `json:"mode,omitempty"`
 	Zone string `json:"zone,omitempty"` // requested by a client
+	// Canary means that the client asks for the table of the canary.
+	Canary bool `json:"canary,omitempty"`
 	// Slow means that the client reads its bodies slowly on purpose. Bounded does not judge its times.
 	Slow bool `json:"slow,omitempty"`
 	// Light means that the client keeps no texts: it takes the digest of a table from its ETag, and checks only base and target

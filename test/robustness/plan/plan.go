@@ -29,6 +29,8 @@ type Plan struct {
 	MaxLoss  float64       `json:"max_loss"` // of the guard
 	// KeepTakeovers makes servers keep objects that take requests of other namespaces.
 	KeepTakeovers bool `json:"keep_takeovers,omitempty"`
+	// Soak gives each server a canary.
+	Soak time.Duration `json:"soak,omitempty"`
 	// Trial gives each server a trial proxy.
 	Trial bool    `json:"trial,omitempty"`
 	Rate  float64 `json:"rate"` // writes to the API per second

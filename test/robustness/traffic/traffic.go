@@ -17,6 +17,7 @@ const (
 	Repair   = "repair"
 	Endpoint = "endpoint"
 	Refused  = "refused" // a review refuses the version of the object
+	Halted   = "halted"  // the version of the object is halted on the canary
 )
 
 // Write is one write to the API.

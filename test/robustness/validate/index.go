@@ -263,6 +263,12 @@ func (x *Index) zone(client, server string) string {
 	return ""
 }
 
+// onCanary reports whether an answer went to a client of the canary.
+func (x *Index) onCanary(a *history.Answer) bool {
+	m := x.members[a.Client]
+	return m != nil && m.Canary
+}
+
 // faultOn reports whether a fault affected a connection between two members, or one of the two, between a and b.
 func (x *Index) faultOn(client, server string, a, b time.Duration) bool {
 	link := client + ">" + server

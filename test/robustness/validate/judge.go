@@ -160,8 +160,8 @@ func (j *judgement) need(ref kube.Ref, l line) {
 
 // owner finds the state of an object that the table shows.
 func (j *judgement) owner(t *thing) {
-	if t.reviewed() {
-		j.free(t) // Reviewed is about it
+	if t.reviewed() || slices.ContainsFunc(t.states, (*state).isHalted) {
+		j.free(t) // Reviewed and CanaryFirst are about it
 		return
 	}
 	w := j.window

@@ -31,7 +31,7 @@ func (x *Index) liveOf(name string) []Violation {
 	known := make(map[[2]string]*sighting) // by digest and zone: the newest one served by this server
 	byKey := make(map[string]*sighting)
 	for _, s := range x.seen() {
-		byKey[fmt.Sprint(s.digest, s.revision, s.zone)] = s
+		byKey[fmt.Sprint(s.digest, s.revision, s.zone, s.canary)] = s
 	}
 	said := make(map[string]wireState)
 	for _, i := range x.answersOf(name, func(a *history.Answer) string { return a.Server }) {
@@ -41,7 +41,7 @@ func (x *Index) liveOf(name string) []Violation {
 			continue
 		}
 		zone := x.zone(a.Client, a.Server)
-		s := byKey[fmt.Sprint(digest, revision, zone)]
+		s := byKey[fmt.Sprint(digest, revision, zone, x.onCanary(a))]
 		if s == nil {
 			continue
 		}

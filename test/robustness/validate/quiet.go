@@ -28,7 +28,7 @@ func (x *Index) changedByItself() []Violation {
 		if !has(a) || a.Outcome != history.Applied || m == nil || m.Kind != history.Server {
 			continue
 		}
-		key := [2]string{a.Server, x.zone(a.Client, a.Server)}
+		key := [2]string{a.Server, fmt.Sprint(x.zone(a.Client, a.Server), x.onCanary(a))}
 		was, known := now[key]
 		if known && was.digest != a.Digest && was.at < a.Begin && x.still(a.Server, was.at, a.End) {
 			all = append(all, Violation{NameQuiet, a.End, a.Client, i, fmt.Sprintf(
@@ -45,7 +45,7 @@ func (x *Index) changedByItself() []Violation {
 // still reports whether nothing happened between two times that could change the table of a server: no change, no hold that may
 // have ended, no restart, and no earlier read that could have been late.
 func (x *Index) still(server string, from, to time.Duration) bool {
-	began := min(from-x.h.Run.Interval*2-x.reading, x.before(server, from))
+	began := min(from-x.h.Run.Interval*2-x.reading, x.before(server, from)) - 3*x.h.Run.Soak
 	for _, c := range x.h.Changes {
 		if c.At >= began && c.At <= to {
 			return false

@@ -25,6 +25,7 @@ type sighting struct {
 
 	intentHeld bool // some answer reported held intent
 	stale      bool // some answer reported a table from before a restart, which says nothing of holds
+	canary     bool // it was the table of the canary
 }
 
 // unknownState is the state of an event that came without one, because the stream broke.
@@ -39,6 +40,7 @@ func (x *Index) seen() []*sighting {
 		digest   string
 		revision uint64
 		zone     string
+		canary   bool
 	}
 	known := make(map[key]*sighting)
 	for i := range x.h.Answers {
@@ -47,10 +49,10 @@ func (x *Index) seen() []*sighting {
 		if _, known := x.h.Tables[a.Digest]; !known || !has(a) || ok && digest != a.Digest {
 			continue
 		}
-		k := key{a.Digest, revision, x.zone(a.Client, a.Server)}
+		k := key{a.Digest, revision, x.zone(a.Client, a.Server), x.onCanary(a)}
 		s := known[k]
 		if s == nil {
-			s = &sighting{digest: k.digest, revision: k.revision, zone: k.zone, first: i}
+			s = &sighting{digest: k.digest, revision: k.revision, zone: k.zone, canary: k.canary, first: i}
 			known[k] = s
 			x.sightings = append(x.sightings, s)
 		}
@@ -87,6 +89,9 @@ type window struct {
 func (x *Index) windowOf(s *sighting, origin string, e *epoch) window {
 	lo := x.oldest(origin, e, s.revision, x.h.Answers[s.first].End)
 	w := window{intent: lo, backends: lo, hi: s.revision, kept: s.kept, held: s.held}
+	if soak := x.h.Run.Soak; soak > 0 && !s.canary { // an object that keeps changing waits for three soak times
+		w.intent = min(w.intent, e.newest(x.h.Answers[s.first].End-3*soak-x.processing))
+	}
 	if s.held {
 		// The intent is from the last read that passed, which has shown at least the previous table.
 		w.intent = min(w.intent, x.heldFrom(origin, e, s), x.lostSince(origin, e, x.h.Answers[s.first].End-x.h.Run.Hold))

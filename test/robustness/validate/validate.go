@@ -61,6 +61,7 @@ const (
 	NameLive          = "Live"
 	NameReviewed      = "Reviewed"
 	NameProven        = "Proven"
+	NameCanaryFirst   = "Canary first"
 )
 
 // Validator checks one of the guarantees.
@@ -88,6 +89,7 @@ func Validators() []Validator {
 		{Name: NameLive, Check: Live, check: (*Index).live},
 		{Name: NameReviewed, Check: Reviewed, check: (*Index).reviewed},
 		{Name: NameProven, Check: Proven, check: (*Index).proven},
+		{Name: NameCanaryFirst, Check: CanaryFirst, check: (*Index).canaryFirst},
 	}
 	return all
 }

@@ -46,7 +46,7 @@ type stand struct {
 
 	hung atomic.Bool
 
-	requests, noRoute atomic.Uint64
+	requests, noRoute, failed, refusedConns atomic.Uint64 // failed: answered with 5xx by a backend
 
 	mu      sync.Mutex // guards the fields below
 	text    []byte     // as downloaded or read last
@@ -288,7 +288,16 @@ func (s *stand) serveTraffic(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	pass := httputil.NewSingleHostReverseProxy(target)
-	pass.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+	pass.ModifyResponse = func(r *http.Response) error {
+		if r.StatusCode >= http.StatusInternalServerError {
+			s.failed.Add(1)
+		}
+		return nil
+	}
+	pass.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) {
+		s.refusedConns.Add(1)
+		w.WriteHeader(http.StatusBadGateway)
+	}
 	pass.ServeHTTP(w, r)
 }
 
@@ -317,6 +326,10 @@ func (s *stand) metrics(w io.Writer) {
 	line(fmt.Sprintf("go_info{version=%q}", runtime.Version()), 1)
 	line(`skipper_custom_total{key="incoming.HTTP/1.1"}`, s.requests.Load())
 	line("skipper_route_error_total", s.noRoute.Load())
+	line("skipper_backend_5xx_duration_seconds_count", s.failed.Load())
+	if n := s.refusedConns.Load(); n > 0 {
+		line(`skipper_backend_error_total{route="any"}`, n)
+	}
 	if s.loaded {
 		line(`skipper_custom_gauges{key="routes.total"}`, len(s.routes))
 		line(`skipper_custom_gauges{key="routes.updated_timestamp"}`, s.began.Unix())

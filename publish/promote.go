@@ -1,0 +1,202 @@
+package publish
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
+)
+
+// halt returns the list with what soaks in a scope halted, and the halted entries.
+func (l keptList) halt(scope Scope, by, why string) (next, halted keptList) {
+	for _, k := range l.soaking() {
+		if k.Soak.Halted == "" && scope.Has(k.Ref) {
+			one, soak := *k, *k.Soak
+			soak.Halted = why
+			one.By, one.Until, one.Soak = by, time.Time{}, &soak
+			halted = append(halted, &one)
+		}
+	}
+	return l.and(halted), halted
+}
+
+// Soaking returns what soaks or was halted, the newest first. The caller owns the slice, not the objects.
+func (p *Publisher) Soaking() []*Kept { return p.standing.Load().list.soaking().newestFirst() }
+
+// Canary returns the table of the canary, or nil before the first one.
+func (p *Publisher) Canary() *table.Table { return p.canary.Load() }
+
+// NextPromotion returns when something may be promoted; zero if nothing soaks, or only the next [Verdict] can tell.
+func (p *Publisher) NextPromotion() (at time.Time) {
+	now := time.Now()
+	for _, k := range p.standing.Load().list.soaking() {
+		next := k.Until
+		if k.Soak.Halted != "" {
+			continue
+		}
+		if k.over(now) {
+			if next = p.policy.passes(k); !now.Before(next) {
+				continue
+			}
+		}
+		if at.IsZero() || next.Before(at) {
+			at = next
+		}
+	}
+	return at
+}
+
+// Promote publishes what has soaked, from the last read: the time at which this happens depends on no read, so replicas do it
+// at the same time.
+func (p *Publisher) Promote() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.promote()
+}
+
+// promote is Promote. The caller holds mu.
+func (p *Publisher) promote() {
+	now := time.Now()
+	if slices.ContainsFunc(p.standing.Load().list.soaking(), func(k *Kept) bool { return p.policy.isDue(k, p.verdict, now) }) {
+		p.again(nil, nil)
+	}
+}
+
+// Judge tells the Publisher what the canary query has returned. What soaks when it begins to return series is halted.
+func (p *Publisher) Judge(v Verdict) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.verdict
+	if v.Err { // the last answer counts as long as it can
+		v.Firing = was.Firing
+	}
+	if p.verdict = v; v.Firing && !was.Firing {
+		list := p.standing.Load().list
+		if _, halted := list.halt(Scope{}, "", "canary"); len(halted) > 0 {
+			p.halt(Scope{}, byCanary, "the canary query returned "+v.Text)
+			return
+		}
+	}
+	p.promote()
+}
+
+// halt halts what soaks in a scope. The caller holds mu.
+func (p *Publisher) halt(scope Scope, by, why string) {
+	next := *p.standing.Load()
+	var halted keptList
+	next.list, halted = next.list.halt(scope, by, why)
+	p.show(&next)
+	p.log.Error(LogHalted, "count", len(halted), "objects", halted.names(), "by", by, "detail", why)
+	p.cfg.Metrics.holds.WithLabelValues(string(ReasonCanary)).Add(float64(len(halted)))
+	p.decided(api.DecidedHalted, halted, &Acceptance{By: by, Why: why})
+	p.again(nil, nil)
+}
+
+// again decides about the last read once more; released are objects that an operator has accepted with a, both nil for none.
+// The caller holds mu.
+func (p *Publisher) again(released func(kube.Ref) bool, a *Acceptance) {
+	if p.newest.Snapshot == nil { // the next read does it
+		return
+	}
+	if d := p.decide(p.newest, released); len(d.list.tables()) == 0 { // otherwise the next read judges it
+		p.swap(&d, a, p.publishChanged)
+	}
+}
+
+// steerCanary carries out an order about what soaks. The caller holds mu.
+func (p *Publisher) steerCanary(o Order) error {
+	list := p.standing.Load().list
+	chosen, err := list.chosen(o)
+	if err != nil {
+		return err
+	}
+	by := cmp.Or(o.By, "operator")
+	if o.Halt {
+		next, _ := list.halt(o.Scope, by, o.Why)
+		if err := p.keptFile.write(next); err != nil {
+			return fmt.Errorf("nothing was changed: %w", err)
+		}
+		p.halt(o.Scope, by, o.Why)
+		return nil
+	}
+	if p.newest.Snapshot == nil {
+		return errNothingRead
+	}
+	p.again(chosen.has, &Acceptance{By: by, Why: o.Why})
+	return nil
+}
+
+// chosen returns the entries that an order about what soaks changes.
+func (l keptList) chosen(o Order) (keptList, error) {
+	chosen := l.soaking().where(func(k *Kept) bool { return o.Scope.Has(k.Ref) && (o.Promote || k.Soak.Halted == "") })
+	if len(chosen) == 0 {
+		return nil, ErrNotSoaking
+	}
+	return chosen, nil
+}
+
+// previewCanary returns what an order about what soaks would change: the table of the fleet if it promotes, or that of the
+// canary if it halts. The caller holds mu.
+func (p *Publisher) previewCanary(o Order, s *situation) (before, after *table.Table, err error) {
+	chosen, err := s.list.chosen(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if p.newest.Snapshot == nil || p.Table() == nil {
+		return nil, nil, errNothingRead
+	}
+	others := s.list.objects().others()
+	if o.Halt {
+		return p.Canary(), p.policy.build(s, p.newest, others.and(chosen)).table, nil
+	}
+	return p.Table(), p.policy.build(s, p.newest, s.list.objects().without(chosen)).table, nil
+}
+
+// recordCanary logs and records what begins to soak with a decision, and what is promoted: a is the acceptance that caused it,
+// or nil.
+func (p *Publisher) recordCanary(was keptList, d *decision, a *Acceptance) {
+	fresh := d.list.soaking().where(func(k *Kept) bool {
+		old := was.find(k.Ref)
+		return old == nil || old.Soak == nil || old.Soak.Seen != k.Soak.Seen
+	})
+	if len(fresh) > 0 {
+		p.log.Info(LogSoaking, "count", len(fresh), "objects", fresh.names(), "until", fresh[0].Until)
+	}
+	if len(d.promoted) == 0 {
+		return
+	}
+	if p.policy.canary.Promoted != nil {
+		p.policy.canary.Promoted(d.promoted)
+	}
+	p.log.Info(LogPromoted, "count", len(d.promoted), "objects", d.promoted.names(), "accepted", a != nil)
+	what := api.DecidedPromoted
+	if a != nil {
+		what = api.DecidedAccepted
+	} else if unjudged := d.promoted.where(func(k *Kept) bool { return !p.verdict.answers(k) }); p.policy.canary.Judged && len(unjudged) > 0 {
+		p.log.Error(LogUnjudged, "count", len(unjudged), "objects", unjudged.names(), "detail", p.verdict.Text)
+		p.cfg.Metrics.unjudged.Add(float64(len(unjudged)))
+	}
+	p.decided(what, d.promoted, a)
+}
+
+// decided records a decision about what soaks, with how long it soaked and what the query returned. The caller holds mu.
+func (p *Publisher) decided(what string, list keptList, a *Acceptance) {
+	t := p.Table()
+	if t == nil || len(list) == 0 {
+		return
+	}
+	d := decisionOf(what, t, list)
+	since, _ := list.times()
+	d.Detail = "soaked " + time.Since(since).Round(time.Second).String()
+	if p.policy.canary.Judged {
+		d.Detail += "; the query returned " + cmp.Or(p.verdict.Text, "nothing yet")
+	}
+	if a != nil {
+		d.By, d.Why = a.By, a.Why
+	}
+	p.cfg.Decided(d)
+}
