@@ -12,7 +12,6 @@ import (
 // soak time, except for its endpoints. A version that was halted is in neither: the run says which those are, with the class of their changes.
 func CanaryFirst(h *history.History) []Violation { return alone(h, (*Index).canaryFirst) }
 
-
 func (x *Index) canaryFirst() (all []Violation) {
 	soak := x.h.Run.Soak
 	if soak == 0 {
