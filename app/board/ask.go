@@ -36,7 +36,6 @@ var questions = []question{
 }
 
 // historyQuestion is the last one.
-const historyQuestion = 3
 
 // ask asks a cluster one question.
 func (b *Board) ask(ctx context.Context, c *cluster, q int) error {
