@@ -35,8 +35,6 @@ var questions = []question{
 	{api.PathHistory + "?since=1h&limit=1000", 6, readHistory},
 }
 
-// historyQuestion is the last one.
-
 // ask asks a cluster one question.
 func (b *Board) ask(ctx context.Context, c *cluster, q int) error {
 	at, err := b.find(ctx, c)
