@@ -135,8 +135,8 @@ func ofTheGuard() []Plant {
 			What: "an object is not compiled again when the endpoints of its service change",
 			Edits: []Edit{{
 				File: "compile/rules/index.go",
-				Old:  "&& slices.Equal(b.slices, o.slices) &&",
-				New:  "&& (planted.On(\"endpoints-remembered\") || slices.Equal(b.slices, o.slices)) &&",
+				Old:  "slices.Equal(b.slices, o.slices) &&",
+				New:  "(planted.On(\"endpoints-remembered\") || slices.Equal(b.slices, o.slices)) &&",
 			}},
 		},
 		{

@@ -20,7 +20,7 @@ func ofObjects() []Plant {
 			Edits: []Edit{{
 				File: "compile/compile.go",
 				Old:  "\tif before != nil && s.SameObjects(before.Snapshot) {\n",
-				New: "\tif planted.On(\"invalid-takes-others\") {\n\t\tv := c.set.View(s)\n\t\tfor i, rg := range s.RouteGroups {\n\t\t\tif u := c.set.Compile(rg, v); u.Refused && u.Problems()[0].Reason == rules.InvalidObject {\n" +
+				New: "\tif planted.On(\"invalid-takes-others\") {\n\t\tv, _ := c.set.View(s, nil)\n\t\tfor i, rg := range s.RouteGroups {\n\t\t\tif u := c.set.Compile(rg, v); u.Refused && u.Problems()[0].Reason == rules.InvalidObject {\n" +
 					"\t\t\t\tless := *s\n\t\t\t\tless.RouteGroups = s.RouteGroups[:i+1]\n\t\t\t\ts = &less\n\t\t\t\tbreak\n\t\t\t}\n\t\t}\n\t}\n" +
 					"\tif before != nil && s.SameObjects(before.Snapshot) {\n",
 			}},
