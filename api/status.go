@@ -31,7 +31,7 @@ type Status struct {
 // PathCanary is before the paths of the table of the canary.
 const PathCanary = "/canary"
 
-// MaxSoaking is how many objects a status lists at most.
+// MaxSoaking is the maximum number of objects in a status.
 const MaxSoaking = 1000
 
 // Canary lists the changes that only the canary is served.

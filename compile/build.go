@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// build compiles a snapshot. It derives the state and the list of routes from those of the most similar recent result.
+// build compiles a snapshot. It derives the state and the list of routes from the most similar recent result.
 func (c *Compiler) build(s *kube.Snapshot, recent []*Result) *Result {
 	base, least := &Result{Snapshot: new(kube.Snapshot), state: newState(c.set, c.fixed)}, -1
 	for _, r := range recent {
@@ -96,7 +96,7 @@ func (c *Compiler) derive(base *Result, s *kube.Snapshot, recent []*Result) *cha
 	return next
 }
 
-// object returns an object with its unit: that of a recent build if the object's lookups give the same results, otherwise a
+// object returns an object with its unit: the unit of a recent build if the object's lookups give the same results, otherwise a
 // new one.
 func (c *Compiler) object(o kube.Routed, n int, v *rules.View, recent []*Result) *object {
 	for _, r := range recent {

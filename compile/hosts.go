@@ -51,7 +51,7 @@ func (s *state) sharing(host string) iter.Seq[share] {
 // host is a host of Ingresses, with what they determine about its catch-all. It is immutable.
 type host struct {
 	name        string
-	oldest      *object  // of those that have the host: the catch-all is as old
+	oldest      *object  // of the objects with the host: the catch-all is as old
 	expressions []string // for the host, of the first object
 	has         bool     // one of them has a route that counts as a catch-all
 	redirect    rules.Redirect

@@ -117,7 +117,7 @@ func oldest(all []claim) []claim {
 	return all
 }
 
-// settleIDs gives each id to one route, and finds the routes that match the same.
+// settleIDs assigns each id to one route, and finds routes that match the same requests.
 func (c *change) settleIDs() {
 	ids, matches := make([]uint64, 0, len(c.added)), make([]uint64, 0, len(c.added)) // hashes, because a first build has many
 	for _, one := range c.removed {

@@ -168,8 +168,7 @@ func (r *Result) try(o kube.Object, view *rules.View) (Trial, error) {
 	return result, nil
 }
 
-// problemsOf returns the problems of an object because of ids and of what its routes match, with those of the catch-alls
-// that it owns.
+// problemsOf returns the problems of an object caused by ids and by what its routes match, including the catch-alls that it owns.
 func (c *change) problemsOf(o *object) []rules.Problem {
 	var ofIDs, ofMatches []rules.Problem
 	var texts rules.Texts

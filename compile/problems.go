@@ -39,7 +39,7 @@ func (r *Result) problems() []rules.Problem {
 	return problems
 }
 
-// byRoute sorts problems by route, those of one route in their order.
+// byRoute sorts problems by route, keeping the order within a route.
 func byRoute(problems []rules.Problem) []rules.Problem {
 	slices.SortStableFunc(problems, func(a, b rules.Problem) int { return strings.Compare(a.Route, b.Route) })
 	return problems

@@ -7,8 +7,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Accept publishes what is held at once: a table, which the digest names, or kept objects. The digest of these names their list; objects
-// that were kept later are not accepted. The error is [ErrNothingHeld], a [*HeldError], or [ErrNotKept].
+// Accept publishes what is held at once: the table or the list of kept objects that the digest names. Objects kept later are not
+// accepted. The error is [ErrNothingHeld], a [*HeldError], or [ErrNotKept].
 func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -30,7 +30,7 @@ func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 	return c.Table, nil
 }
 
-// accepted returns the decision that an acceptance leads to.
+// accepted returns the decision that results from an acceptance.
 func (p *Publisher) accepted(was *standing, a Acceptance) (decision, error) {
 	if tables := was.list.tables(); len(tables) > 0 {
 		d := p.withObjects(was.list.without(tables).others())
@@ -72,10 +72,10 @@ func (p *Publisher) List() []*Kept {
 	return p.standing.Load().list.without(p.standing.Load().list.tables())
 }
 
-// Kept returns the objects that are kept or wait for their review, the newest first, without what soaks. The caller owns the slice, not the
-// objects.
+// Kept returns the objects that are kept or wait for their review, the newest first, except soaking ones. The caller owns the
+// slice but not the objects.
 func (p *Publisher) Kept() []*Kept { return p.standing.Load().list.objects().others().newestFirst() }
 
-// State returns what is held: a table that the guard holds back, or objects that are kept. Then Digest names their list, and the other
-// figures are those of the newest table.
+// State returns what is held: a table that the guard holds back, or objects that are kept. Then Digest names their list, and the
+// other figures describe the newest table.
 func (p *Publisher) State() State { return p.standing.Load().state() }

@@ -12,8 +12,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// losses are the objects that lost all their routes within the window, and the services that lost their endpoints, and that were published like
-// that, because too little was lost until then. They come back if more follows. It is immutable.
+// losses are the objects that lost all their routes and the services that lost their endpoints within the window, and whose loss
+// was published because it was below the limit. They are restored if more losses follow. It is immutable.
 type losses map[kube.Ref]lostObject
 
 // lostObject is an object as it was served last: an Ingress or RouteGroup, or a service.
@@ -121,7 +121,7 @@ func (p *policy) lostNow(before *kube.Snapshot, d *decision, loss *guard.Loss, p
 	}
 }
 
-// isGone reports whether an object that was lost earlier still has no routes, and some of its requests are not answered.
+// isGone reports whether an object that was lost earlier still has no routes and leaves some of its requests unanswered.
 func (p *policy) isGone(o lostObject, is kube.Object, loss *guard.Loss) bool {
 	return (is == nil || len(p.builder.RoutesOf(is)) == 0) && slices.ContainsFunc(o.routes, loss.Unanswered)
 }
@@ -133,7 +133,7 @@ type lostServices func() map[kube.ServiceKey]bool
 func (p *policy) lostServices(s *situation, newest *kube.Snapshot) lostServices {
 	return sync.OnceValue(func() map[kube.ServiceKey]bool {
 		before := s.served.Snapshot
-		if before == nil { // after a restart only those of the list are known
+		if before == nil { // after a restart only the services in the list are known
 			before, _ = s.list.apply(new(kube.Snapshot))
 		}
 		lost := make(map[kube.ServiceKey]bool)
@@ -177,7 +177,7 @@ func (p *policy) withServices(s *situation, list keptList, lost lostServices) ke
 			if list.has(serviceRef(key)) {
 				continue
 			}
-			// One that exists, or was deleted before the object, has the endpoints that its team wants.
+			// A service that exists, or was deleted before the object, has the endpoints that its team intended.
 			o, user := s.lost[serviceRef(key)], s.lost[k.Ref]
 			if o.service != nil && user.version != nil && !o.at.Before(user.at) && !exists()[key] {
 				needed[key], versions[key] = k, o.service
@@ -213,7 +213,7 @@ func (p *policy) servicesOf(s *situation, k *Kept) []kube.ServiceKey {
 		return nil
 	}
 	if o := s.lost[k.Ref]; o.version == kube.Object(object) {
-		return o.services // it may not be compiled any more
+		return o.services // it may no longer be compiled
 	}
 	return p.builder.ServicesOf(object)
 }

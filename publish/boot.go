@@ -13,7 +13,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Log messages about what a process takes over from an earlier one, or from another replica.
+// Log messages about state taken over from an earlier process or another replica.
 const (
 	LogHoldResumed = "hold of the previous process continues"
 	LogKeptResumed = "objects that the previous process kept stay kept"
@@ -24,15 +24,15 @@ const (
 // nothing if a table is already served. Boot also resumes the holds and kept objects of an earlier process, whether there is a usable table
 // or not.
 //
-// Boot never fails: the log and the status report problems. It never blocks on what is at the path: a file that is torn,
-// truncated, foreign, too large or unreadable, a folder or a FIFO is set aside, or left alone if that is impossible.
+// Boot never fails: the log and the status report problems. It never blocks on the path: a torn, truncated, foreign, oversized or
+// unreadable file, a folder or a FIFO is set aside, or left alone if that is impossible.
 func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	f := p.file
 	if f.cfg.Path == "" || p.Served() != nil {
 		return
 	}
 	t, meta, err := f.load(limit + maxHeader)
-	if err != nil { // there is no room for a table, so none
+	if err != nil { // the path is unusable, so no table
 		f.wrote(err, false)
 		return
 	}
@@ -63,8 +63,8 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	f.mu.Unlock()
 }
 
-// takeOver continues with the entries of another process, without those of the whole table that have ended: the list may be older than the last
-// table that was served, so they must not release a later loss. The caller holds mu.
+// takeOver continues with the entries of another process, except ended entries for the whole table: the list may be older than
+// the last served table, so they must not release a later loss. The caller holds mu.
 func (p *Publisher) takeOver(list keptList) {
 	now := time.Now()
 	list = list.where(func(k *Kept) bool { return k.Kind != kindTable || !k.over(now) })
@@ -80,9 +80,9 @@ func (p *Publisher) takeOver(list keptList) {
 	p.show(&standing{list: list, digest: list.objects().acceptable().digest()})
 }
 
-// TakeOver keeps the objects that another replica keeps, so that the first table of this process has them as well. Call it before the
-// first offer. If this process knows entries of its own, it takes over only the freezes and pins, and instead of its own: an operator may have
-// decided something while it did not run.
+// TakeOver keeps the objects that another replica keeps, so that the first table of this process includes them. Call it before
+// the first offer. If this process already has entries, it takes over only the freezes and pins, which replace its own: an
+// operator may have changed them while it was down.
 func (p *Publisher) TakeOver(list []*Kept) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,9 +96,10 @@ func (p *Publisher) TakeOver(list []*Kept) {
 	p.takeOver(theirs)
 }
 
-// Adopt sets what the other replicas keep: an object that the guard keeps there is kept here as well if it is lost here, at the version that this
-// process served last. Replicas read at different moments, so an accident may exceed the limits of only one of them. What soaks there soaks here as of the
-// same time, so that all replicas promote it at once. Only the names and times of the entries are used.
+// Adopt sets what the other replicas keep: an object kept by a guard there is also kept here if it is lost here, at the version
+// last served here. Replicas read at different moments, so an accident may exceed the limits of only one of them. A change that
+// soaks there soaks here from the same time on, so that all replicas promote it together. Only the names and times of the entries
+// are used.
 func (p *Publisher) Adopt(list []*Kept) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,8 +116,9 @@ func Accidents(list []*Kept) []*Kept {
 	})
 }
 
-// saveKept makes a list durable before a table is served. The caller holds mu. A disk that fails delays the table by keptWait at most.
-func (p *Publisher) saveKept(list keptList) { _ = p.keptFile.keep(list) } // it logs errors, and tries again with the next read
+// saveKept makes a list durable before a table is served. The caller holds mu. A failing disk delays the table by at most
+// keptWait.
+func (p *Publisher) saveKept(list keptList) { _ = p.keptFile.keep(list) } // it logs errors and retries with the next read
 
 // Tend retries failed writes, and writes from time to time when the served table was last known to be current. A producer calls it
 // after each attempt, whatever its result.
@@ -140,16 +142,16 @@ func (p *Publisher) Flush() {
 	p.file.wait()
 }
 
-// Prove makes the last-known-good file have a table with which a proxy has run: see FileConfig.Unproven. It neither judges nor serves the
-// table, and may be called while a sink runs. Call it after Boot.
+// Prove writes a table with which a proxy has run to the last-known-good file: see FileConfig.Unproven. It neither judges nor
+// serves the table, and may be called while a sink runs. Call it after Boot.
 func (p *Publisher) Prove(c Candidate) { p.file.prove(c) }
 
 // File returns the state of the last-known-good file; nil if there is none.
 func (p *Publisher) File() *api.File { return p.file.status() }
 
-// Beside a last-known-good file lies a file with the time when its table was last known to be current. A table may stay the same for days while it
-// is read every few seconds: writing all of it for each read would wear out the disk, and without the time a restart would make the table look
-// as old as its last change.
+// A file beside the last-known-good file records when its table was last known to be current. A table may stay the same for days
+// while it is read every few seconds: writing all of it for each read would wear out the disk, and without the time a restart
+// would make the table look as old as its last change.
 
 const (
 	// stateSuffix is appended to the path of a last-known-good file.
@@ -157,14 +159,14 @@ const (
 	// maxState limits the file, in bytes.
 	maxState = 4 << 10
 
-	// readEvery is the least time between two writes for the time of the last read alone: by so much a table may look older after
-	// a crash.
+	// readEvery is the minimum interval between writes that only update the time of the last read. After a crash a table may look
+	// this much older.
 	readEvery = 5 * time.Second
-	// readAhead is how far a recorded time may be in the future, if the clock was set back. Others are not used.
+	// readAhead is how far in the future a recorded time may be, in case the clock was set back. Later times are ignored.
 	readAhead = time.Minute
 )
 
-// LogStateUnusable says that the age of the last-known-good table is that of its last change.
+// LogStateUnusable reports that the age of the last-known-good table is counted from its last change.
 const LogStateUnusable = "state beside the last-known-good file is not usable, set aside"
 
 // state is the content of the file.
@@ -173,7 +175,7 @@ type state struct {
 	Read   time.Time    `json:"read"`   // when that was last known to be current
 }
 
-// writeState writes the state for the table that the disk has.
+// writeState writes the state of the table on disk.
 func (f *file) writeState(want, disk *content) error {
 	s := state{Read: disk.read.UTC()}
 	if disk.table != nil {
@@ -192,7 +194,7 @@ func (f *file) writeState(want, disk *content) error {
 	})
 }
 
-// readState reads the state beside the last-known-good file. One that cannot be used is logged and set aside.
+// readState reads the state beside the last-known-good file. An unusable file is logged and set aside.
 func (f *file) readState() (s state) {
 	path := f.cfg.Path + stateSuffix
 	keptAs, err := durable.Load(path, maxState, func(r io.Reader) error { return json.NewDecoder(r).Decode(&s) })

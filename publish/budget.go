@@ -79,7 +79,7 @@ func (b *Budget) Begin() (end func(t *table.Table, r table.Read)) {
 		switch {
 		case t == nil:
 		case r.Stale || b.served == nil || t.Equal(b.served): // Equal compares blocks, because a waiting table is not hashed
-			b.served, b.waiting = t, nil // what waited, if anything, was undone
+			b.served, b.waiting = t, nil // a waiting change, if any, was undone
 		case b.mayWait(t):
 			b.wait(t)
 			r.Waiting, r.Live = true, false
@@ -97,7 +97,7 @@ func (b *Budget) mayWait(t *table.Table) bool {
 	return b.waiting != nil && b.waiting.Equal(t) || onlyAddsEndpoints(b.served.Routes(), t.Routes())
 }
 
-// wait makes a table wait until it is due: with those that wait already, or for the limit.
+// wait delays a table until the waiting changes are due, or for the limit if none waits.
 func (b *Budget) wait(t *table.Table) {
 	if b.waiting == nil {
 		b.due = time.Now().Add(b.limit)
@@ -109,7 +109,7 @@ func (b *Budget) wait(t *table.Table) {
 	b.waiting = t
 }
 
-// serveDue serves the waiting table, unless the timer was that of an earlier one.
+// serveDue serves the waiting table, unless the timer belongs to an earlier one.
 func (b *Budget) serveDue() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

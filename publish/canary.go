@@ -17,13 +17,14 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// ReasonCanary means that the newest version of an object soaks: the canary is served it, and the fleet is not yet. Or it was
-// halted, and neither is served it.
+// ReasonCanary means that the newest version of an object soaks: it is served to the canary but not yet to the fleet. Or it was
+// halted and is served to neither.
 const ReasonCanary guard.Code = "canary"
 
 const (
 	byCanary = "canary" // the author of an entry that soaks
-	// maxSoaks is after how many soak times an object that keeps changing is promoted, and a change that no query judges.
+	// maxSoaks is the number of soak times after which a constantly changing object, or a change without a query result, is
+	// promoted.
 	maxSoaks = 3
 	deleted  = "deleted" // the signature of an object that does not exist
 )
@@ -36,13 +37,13 @@ type CanaryConfig struct {
 	Soak time.Duration
 	// Judged means that a change is promoted only once a [Verdict] allows it.
 	Judged bool
-	// Promoted is told what was promoted. It must not block. It may be nil.
+	// Promoted is called with what was promoted. It must not block. It may be nil.
 	Promoted func([]*Kept)
 }
 
-// Soak says how far a change of an object is.
+// Soak is the progress of a change of an object.
 type Soak struct {
-	// Seen tells the newest version from others.
+	// Seen identifies the newest version.
 	Seen string `json:"seen"`
 	// Began is when the object began to soak, perhaps with an earlier version.
 	Began time.Time `json:"began"`
@@ -107,8 +108,8 @@ func SignatureOf(value any) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// split takes what soaks out of the table of a decision. aside are the entries in its list that the guard need not judge, and
-// due those of the guard that have ended.
+// split removes soaking changes from the table of a decision. aside are the entries in its list that the guard need not judge,
+// and due the ended guard entries.
 func (p *policy) split(s *situation, d *decision, aside, due keptList) {
 	list := d.list.others()
 	if p.canary.Soak == 0 {
@@ -133,8 +134,8 @@ func (p *policy) split(s *situation, d *decision, aside, due keptList) {
 	}
 }
 
-// soaking returns an entry for each object whose routes on the canary differ from those of the fleet in anything but endpoints.
-// The decision has the entries of all other reasons, and gets the ended entries.
+// soaking returns an entry for each object whose routes differ between canary and fleet in anything but endpoints. The decision
+// has the entries of all other reasons, and gets the ended entries.
 func (p *policy) soaking(s *situation, d *decision, due keptList) (entries keptList) {
 	list, changed := d.list, keptList(nil)
 	like := list // compares all objects with the same default filters
@@ -202,8 +203,8 @@ func (s *situation) otherFilters(next *kube.DefaultFilters) *Kept {
 	return k
 }
 
-// differing returns the objects that are not the same in the fleet's snapshot and in the newest one, nil for one that is in the
-// other alone. If the fleet's is unknown, they are those of the list.
+// differing returns the objects that are not the same in the fleet's snapshot and in the newest one, nil for an object that is
+// missing in one of them. If the fleet's is unknown, it returns the objects in the list.
 func (s *situation) differing(next *kube.Snapshot) (was, newest map[kube.Ref]kube.Object) {
 	was, newest = make(map[kube.Ref]kube.Object), make(map[kube.Ref]kube.Object)
 	if s.served.Snapshot == nil {
@@ -236,8 +237,8 @@ func found(list keptList, s *kube.Snapshot) map[kube.Ref]kube.Object {
 	return all
 }
 
-// changes reports whether two versions of an object have other routes with the same services. Without endpoints a route does
-// not show its filters, so these versions differ if anything does.
+// changes reports whether two versions of an object have different routes with the same services. A route without endpoints hides
+// its filters, so such versions count as different if anything differs.
 func (p *policy) changes(old, now kube.Object) bool {
 	var texts [2][]string
 	hidden := false
@@ -257,8 +258,8 @@ func (p *policy) changes(old, now kube.Object) bool {
 // noEndpointsText is in the text of routes without endpoints, which answer 502.
 const noEndpointsText = `inlineContent("no endpoints")`
 
-// changedRoutes returns entries for the objects that have not changed and whose routes nevertheless differ from those of the
-// fleet, for example because a service was created. A removed route has lost its service.
+// changedRoutes returns entries for the objects that have not changed but whose routes differ from the fleet's, for example
+// because a service was created. A removed route has lost its service.
 func (p *policy) changedRoutes(s *situation, d *decision, list keptList, others func(kube.Ref) bool) (entries keptList) {
 	served := s.served.Table
 	if served == nil || s.first {
@@ -369,10 +370,10 @@ func (p *policy) isDue(k *Kept, v Verdict, now time.Time) bool {
 	return !now.Before(p.passes(k))
 }
 
-// passes returns when a change passes that no query has judged.
+// passes returns when a change that no query has judged is promoted.
 func (p *policy) passes(k *Kept) time.Time { return k.Since.Add(maxSoaks * p.canary.Soak) }
 
-// judged returns the list with all that soaks as judged by the guard.
+// judged returns the list with all soaking entries marked as judged by the guard.
 func (l keptList) judged() keptList {
 	l = slices.Clone(l)
 	for i, k := range l {

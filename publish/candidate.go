@@ -12,8 +12,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Candidate is a table that a producer offers, with what the producer knows about it. It is a value; nothing that it refers to
-// may be changed.
+// Candidate is a table that a producer offers, with what the producer knows about it. Everything it refers to is read-only.
 type Candidate struct {
 	Table *table.Table
 	// Read is the read of the source, or the answer of a server, that showed the table.
@@ -75,14 +74,15 @@ type Outcome struct {
 // State is what is held: a table, or kept objects. The zero value means that nothing is or ever was held.
 type State struct {
 	Held bool
-	// Reason and Detail say why; Detail is a sentence with the figures behind Reason. Like all that follows except Last, only if Held.
+	// Reason and Detail say why; Detail is a sentence with the figures behind Reason. These and all fields below, except Last, are
+	// set only if Held.
 	Reason guard.Code
 	Detail string
 	// Since is when the hold started, and ReleaseAt the earliest time at which something is released. Zero if time does not release it.
 	Since, ReleaseAt time.Time
 	// Digest names what is held, for an acceptance: the newest held table, or the list of the kept objects.
 	Digest table.Digest
-	// Revision, Routes and Bytes are those of the newest table, and Polls counts the judgements in this hold.
+	// Revision, Routes and Bytes describe the newest table, and Polls counts the judgements in this hold.
 	Revision uint64
 	Routes   int
 	Bytes    int
@@ -142,7 +142,7 @@ var (
 	ErrNotKept     = errors.New("no such object is kept")
 )
 
-// HeldError says why an acceptance was refused while something is held, and what that is.
+// HeldError explains why an acceptance was refused, and describes what is held.
 type HeldError struct {
 	Err    error // ErrNoDigest or ErrNotHeld
 	Digest table.Digest
@@ -162,7 +162,7 @@ func (e *HeldError) Unwrap() error { return e.Err }
 
 // Acceptance is the decision of an operator to publish what is held.
 type Acceptance struct {
-	// Digest names it. It is required, because something else may be held since the operator looked at it.
+	// Digest names it. It is required because the held content may have changed since the operator looked at it.
 	Digest table.Digest
 	// By and Why say who decided and for what reason, in the operator's words; both may be empty. They are only stored.
 	By, Why string
@@ -172,7 +172,7 @@ type Acceptance struct {
 	Objects    []kube.Ref
 }
 
-// Accepts reports whether an acceptance of kept objects concerns one of them.
+// Accepts reports whether an acceptance of kept objects covers one of them.
 func (a *Acceptance) Accepts(ref kube.Ref) bool {
 	return len(a.Namespaces)+len(a.Objects) == 0 || slices.Contains(a.Namespaces, ref.Namespace) || slices.Contains(a.Objects, ref)
 }

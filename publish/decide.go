@@ -12,12 +12,12 @@ import (
 // Builder compiles snapshots in which some objects are kept. The Publisher calls its methods only during an offer or a command.
 // Package poller implements it.
 type Builder interface {
-	// CompileBeside returns the routes of another snapshot than the newest one; see [compile.Compiler.CompileBeside].
+	// CompileBeside returns the routes of a snapshot other than the newest one; see [compile.Compiler.CompileBeside].
 	CompileBeside(s *kube.Snapshot) table.List
 	// RoutesOf returns the routes of an object of one of the last snapshots, and ServicesOf the services that it referenced.
 	RoutesOf(o kube.Object) []*table.Route
 	ServicesOf(o kube.Object) []kube.ServiceKey
-	// OwnersOf returns the objects that routes of the last snapshot belong to, without those that only belong to the server.
+	// OwnersOf returns the objects that own routes of the last snapshot, except routes that belong only to the server.
 	OwnersOf(ids []string) map[string]kube.Ref
 	// LostServices returns the services that had endpoints and have lost them.
 	LostServices(before, now *kube.Backends) []kube.ServiceKey
@@ -30,16 +30,16 @@ type Builder interface {
 // situation is everything that a decision depends on.
 type situation struct {
 	newest Candidate
-	// served is what the newest table is compared with; its Table is nil if there is nothing, and its Snapshot nil if that is unknown.
+	// served is what the newest table is compared with; Table is nil if there is none, and Snapshot is nil if unknown.
 	served Candidate
-	canary *table.Table // what the canary is served
+	canary *table.Table // served to the canary
 	first  bool         // nothing is served yet: served is the table of another replica
 	aged   bool         // served comes from a file, and was read last more than a hold ago
 	list   keptList
 	lost   losses
 	peers  keptList             // what other replicas keep
 	theirs map[kube.Ref][]*Kept // what soaks on other replicas
-	// recalled means that an earlier process served the table: only what the list and the history tell of it is known.
+	// recalled means that an earlier process served the table: only the list and the history describe it.
 	recalled bool
 	verdict  Verdict
 	// released are the objects that an operator has accepted; nil for none.
@@ -49,7 +49,7 @@ type situation struct {
 
 func (s *situation) accepts(r kube.Ref) bool { return s.released != nil && s.released(r) }
 
-// decision is what is served of a read, and why.
+// decision is what of a read is served, and why.
 type decision struct {
 	newest Candidate // as it was read
 	wanted Candidate // the same with freezes and pins
@@ -67,7 +67,7 @@ type decision struct {
 	lost  losses
 }
 
-// candidate returns what can be served of the read.
+// candidate returns the part of the read that can be served.
 func (d *decision) candidate() Candidate {
 	c := d.newest
 	c.Table, c.Snapshot = d.table, d.snapshot
@@ -75,8 +75,8 @@ func (d *decision) candidate() Candidate {
 		c.Read.Candidate = d.canary
 	}
 	if kept := d.list.others(); len(kept.objects()) > 0 { // also if all of them only wait for their review: the newest table is another one
-		// Another replica may serve what operators want, once it is accepted there. What they froze or pinned must be taken back from a
-		// client that still has it.
+		// Another replica may serve what operators want, once it is accepted there. A frozen or pinned version must be withdrawn from
+		// clients that still have it.
 		c.Read.Held, c.Read.Live, c.Read.Candidate = true, true, d.wanted.Table
 		c.Read.Backends = !slices.ContainsFunc(kept, func(k *Kept) bool { return k.Service == nil })
 	}
@@ -98,9 +98,9 @@ type policy struct {
 	canary  CanaryConfig
 }
 
-// decide returns what is served of the newest read: everything but the objects that an entry of the list keeps, or, where objects are unknown
-// or keeping them does not help, nothing of it. An object is kept for the first of these reasons that applies: pin, freeze, trial, takeover,
-// guard.
+// decide returns what of the newest read is served: everything except the objects kept by the list, or nothing if objects are
+// unknown or keeping them does not help. An object is kept for the first of these reasons that applies: pin, freeze, trial,
+// takeover, guard.
 func (p *policy) decide(s situation) decision {
 	list, over := s.list.inForce(s.now)
 	s.list = list
@@ -110,7 +110,7 @@ func (p *policy) decide(s situation) decision {
 		d, loss = p.decideObjects(s)
 		if loss.Reason == "" && (s.served.Table == nil || s.served.Snapshot != nil) {
 			d.over = over
-			return d // what held the whole table is kept now, or back
+			return d // whatever held the whole table is now kept or restored
 		}
 	} else {
 		d = p.build(&s, s.newest, nil)
@@ -150,7 +150,7 @@ func (p *policy) decideObjects(s situation) (decision, *guard.Loss) {
 	wanted, steered := p.steer(&s)
 	base := s.served.Table
 	if pins := s.newPins(steered); base != nil && len(pins) > 0 {
-		base = p.build(&s, s.served, pins).table // what pins take away is no loss
+		base = p.build(&s, s.served, pins).table // what pins remove is no loss
 		p.guard.Forgive(base)
 	}
 	lost := p.lostServices(&s, wanted.Snapshot)
@@ -162,7 +162,7 @@ func (p *policy) decideObjects(s situation) (decision, *guard.Loss) {
 	aside := p.aside(&s, wanted).without(list)
 	list = list.and(aside)
 	if s.lost = s.lost.recent(s.now, p.window); len(due) > 0 && base != nil {
-		base, s.lost = p.build(&s, wanted, list).table, nil // what is released is no loss any more
+		base, s.lost = p.build(&s, wanted, list).table, nil // what is released no longer counts as a loss
 		p.guard.Forgive(base)
 	}
 	d := p.build(&s, wanted, list)
@@ -215,7 +215,7 @@ func (s *situation) tableOf(c Candidate, routes table.List) *table.Table {
 	return served
 }
 
-// stays returns the entries of the guard that stay, those whose objects are back, and those that time or an acceptance ends.
+// stays splits the guard's entries into those that stay, those whose objects are back, and those ended by time or an acceptance.
 func (p *policy) stays(s *situation, wanted Candidate, base *table.Table, lost lostServices) (stay, back, due keptList) {
 	kept := s.list.objects().guarded()
 	if len(kept) == 0 {
@@ -226,7 +226,7 @@ func (p *policy) stays(s *situation, wanted Candidate, base *table.Table, lost l
 	for _, k := range kept {
 		switch {
 		case base == nil && !(k.Deleted && exist[k.Ref]):
-			stay = append(stay, k) // nothing tells which requests it answers
+			stay = append(stay, k) // the requests it answers are unknown
 		case p.isBack(k, exist[k.Ref], loss, lost):
 			back = append(back, k)
 		case k.over(s.now) || s.accepts(k.Ref):
@@ -242,7 +242,7 @@ func (p *policy) stays(s *situation, wanted Candidate, base *table.Table, lost l
 	return stay, back, due
 }
 
-// isBack reports whether a kept object needs no keeping any more: it exists again, or all its requests are answered.
+// isBack reports whether a kept object can be released: it exists again, or all its requests are answered.
 func (p *policy) isBack(k *Kept, exists bool, loss *guard.Loss, lost lostServices) bool {
 	switch {
 	case k.Service != nil:

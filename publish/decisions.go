@@ -19,7 +19,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// decisionOf returns a decision about entries of a list, which concerns a table.
+// decisionOf returns a decision about entries of a list and a table.
 func decisionOf(what string, t *table.Table, list keptList) api.Decision {
 	return api.Decision{Time: time.Now().UTC().Truncate(time.Millisecond), What: what, Digest: t.Digest(), Objects: list.objects().names(), Reason: list[0].Reason}
 }
@@ -34,12 +34,12 @@ const (
 	maxDecisionsFile = 8 << 20 // more than that many need
 )
 
-// LogDecisionsFailed says that the record of decisions could not be read or written. Nothing else depends on it.
+// LogDecisionsFailed reports that the record of decisions could not be read or written. Nothing else depends on it.
 const LogDecisionsFailed = "decisions.jsonl cannot be read or written"
 
 // Decisions is the record of the last decisions. A file has one JSON object a line, in the order of the decisions; [Decisions.Append]
-// never waits for it and never fails: the whole file, which is small, is replaced in the background. The words of an operator are limited
-// where they are received.
+// never waits for the file and never fails: the whole file, which is small, is replaced in the background. The length of an
+// operator's text is limited on receipt.
 //
 // It is a record, not a proof: the names are not verified, and everyone with write access to the folder can change the file.
 // All methods are safe for concurrent use.
@@ -52,8 +52,8 @@ type Decisions struct {
 	list []api.Decision // newest last
 }
 
-// OpenDecisions reads the record in a folder. Whatever is found in its place prevents nothing. Without a folder, or if what is
-// there cannot be moved away, decisions are kept in memory only. Errors are logged.
+// OpenDecisions reads the record in a folder. An unusable file is moved away. Without a folder, or if the file cannot be moved,
+// decisions are kept in memory only. Errors are logged.
 func OpenDecisions(folder string, log *slog.Logger) *Decisions {
 	d := &Decisions{log: log}
 	d.writer = durable.NewWriter(d.write)
@@ -69,7 +69,7 @@ func OpenDecisions(folder string, log *slog.Logger) *Decisions {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
 		log.Error(LogDecisionsFailed, "path", d.path, "error", err, "kept_as", keptAs)
 		if keptAs == "" {
-			d.path = "" // do not replace somebody else's file
+			d.path = "" // do not replace a foreign file
 		}
 	}
 	return d

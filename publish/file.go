@@ -25,13 +25,13 @@ const (
 	LogFileFailed    = "file cannot be written, the table is served from memory"
 	LogFileSlow      = "writing the file takes long, not waiting for it"
 	LogFileRecovered = "file written again"
-	// LogKillerLeftOut says that a last-known-good file had a route that no proxy survives, and that its table is served
-	// without it.
+	// LogKillerLeftOut reports that a last-known-good file had a route that crashes proxies, and that its table is served without
+	// it.
 	LogKillerLeftOut = "route of the last-known-good file left out, no proxy would survive it"
 )
 
 const (
-	// fileWait is how long the end of a process waits for the disk.
+	// fileWait is how long shutdown waits for the disk.
 	fileWait = 5 * time.Second
 	// fileEvery is the minimum time between two writes of the last-known-good table: after a crash it may be that old. The
 	// first table of a process is written at once, and so are plain files, which a proxy reads.

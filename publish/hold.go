@@ -68,7 +68,7 @@ func (h *holder) holdTable(list keptList, loss *guard.Loss, now time.Time) (held
 	return held, fresh, nil
 }
 
-// foremost returns the entry that stands for several ones of the whole table: one that time does not end, or else the newest.
+// foremost returns the entry that represents several entries for the whole table: one that does not expire, or else the newest.
 func (l keptList) foremost() *Kept {
 	return slices.MaxFunc(l, func(a, b *Kept) int {
 		rank := func(k *Kept) int {

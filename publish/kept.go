@@ -29,7 +29,7 @@ type Kept struct {
 	Since  time.Time  `json:"since"`
 	// Until is when the entry ends; zero if time does not end it.
 	Until time.Time `json:"until,omitzero"`
-	// Accident is when the accident began of which the loss of the object is a part; zero except for losses.
+	// Accident is when the accident that includes this loss began; zero except for losses.
 	Accident time.Time `json:"accident,omitzero"`
 	// Pending means that the review of the object is not done: see [Objection].
 	Pending bool `json:"pending,omitempty"`
@@ -43,7 +43,7 @@ type Kept struct {
 	// refers to has.
 	Routes []string `json:"routes,omitempty"`
 
-	// What is served. All are nil for an object that is not served yet, and if Routes says what is.
+	// The served version. All are nil for an object that is not served yet, and if Routes is set.
 	kube.Version
 	Service *compile.KeptService `json:"service,omitempty"`
 	// DefaultFilters are the served ones, for the entry of the folder with default filters.
@@ -71,7 +71,7 @@ func keptObject(ref kube.Ref, was kube.Object, deleted bool) *Kept {
 // replaces reports whether the entry replaces the object, rather than some of its routes.
 func (k *Kept) replaces() bool { return k.Object() != nil || len(k.Routes) == 0 }
 
-// Served says what is served of the object, in words.
+// Served describes the served version of the object.
 func (k *Kept) Served() string {
 	switch {
 	case k.Service != nil:
@@ -90,7 +90,7 @@ func (k *Kept) Served() string {
 	return "as it was"
 }
 
-// Waits says what waits to be served, in words.
+// Waits describes the version that waits to be served.
 func (k *Kept) Waits() string {
 	switch {
 	case k.Deleted:
@@ -103,7 +103,7 @@ func (k *Kept) Waits() string {
 	return "its newest version"
 }
 
-// Keeper says who keeps the object, and what its team should do, in a sentence; both are empty for the guard.
+// Keeper returns who keeps the object, and a sentence on what its team should do; both are empty for the guard.
 func (k *Kept) Keeper() (who, advice string) {
 	switch {
 	case steered(k.Reason):
@@ -161,7 +161,8 @@ func DecodeKept(text []byte) ([]*Kept, error) {
 	return list.sorted(), nil
 }
 
-// ReadKept reads the list that another replica answers with. The error says that it is too long, or as of [DecodeKept].
+// ReadKept reads the list that another replica answers with. It returns an error if the list is too long, or the error of
+// [DecodeKept].
 func ReadKept(r io.Reader) ([]*Kept, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxKept+1))
 	if err != nil {
@@ -203,7 +204,7 @@ func (l keptList) tables() keptList {
 	return l.where(func(k *Kept) bool { return k.Kind == kindTable })
 }
 
-// objects returns the entries of objects, without those of the whole table and of freezes.
+// objects returns the entries of objects, without freezes and entries for the whole table.
 func (l keptList) objects() keptList {
 	return l.where(func(k *Kept) bool { return k.Kind != kindTable && k.Kind != kindFreeze })
 }
@@ -222,7 +223,7 @@ func (l keptList) acceptable() keptList {
 	return l.where(func(k *Kept) bool { return !k.Pending && !steered(k.Reason) && k.Soak == nil })
 }
 
-// and returns the list with more entries, which replace those of the same objects.
+// and returns the list with more entries, which replace entries of the same objects.
 func (l keptList) and(more keptList) keptList {
 	if len(more) == 0 {
 		return l
@@ -230,7 +231,7 @@ func (l keptList) and(more keptList) keptList {
 	return slices.Concat(l.without(more), more).sorted()
 }
 
-// without returns the entries of a list whose objects another one lacks.
+// without returns the entries whose objects are missing in another list.
 func (l keptList) without(other keptList) keptList {
 	return l.where(func(k *Kept) bool { return !other.has(k.Ref) })
 }
@@ -242,7 +243,7 @@ func (l keptList) where(wanted func(*Kept) bool) keptList {
 	return slices.DeleteFunc(slices.Clone(l), func(k *Kept) bool { return !wanted(k) })
 }
 
-// accident returns when the accident began that is going on: the last one, if that is less than a window ago; zero if there is none.
+// accident returns when the current accident began: the last one, if less than a window ago; otherwise zero.
 func (l keptList) accident(now time.Time, window time.Duration) (began time.Time) {
 	for _, k := range l.guarded() {
 		if k.Accident.After(began) && now.Sub(k.Accident) < window {
@@ -322,7 +323,7 @@ func exchange[T any, P interface {
 	return next
 }
 
-// newestFirst returns the entries in the order of when they were kept, for what is shown of all. The caller owns the slice.
+// newestFirst returns all entries sorted by time, newest first, for display. The caller owns the slice.
 func (l keptList) newestFirst() keptList {
 	return slices.SortedFunc(slices.Values(l), func(a, b *Kept) int { return cmp.Or(b.Since.Compare(a.Since), a.Ref.Compare(b.Ref)) })
 }

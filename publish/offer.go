@@ -44,7 +44,7 @@ func (a *Attempt) OfferSeen(seen View, c Candidate) Outcome {
 	return a.offer(c)
 }
 
-// offer serves what can be served of a candidate. The caller holds mu.
+// offer serves as much of a candidate as possible. The caller holds mu.
 func (a *Attempt) offer(newest Candidate) Outcome {
 	p := a.publisher
 	before, held := p.Table(), len(p.standing.Load().list.tables()) > 0
@@ -214,7 +214,7 @@ func (p *Publisher) record(d *decision, a *Acceptance) {
 	}
 }
 
-// showDecision makes readers see what a decision keeps. The caller holds mu.
+// showDecision makes the objects kept by a decision visible to readers. The caller holds mu.
 func (p *Publisher) showDecision(d *decision, last *api.Decision) {
 	was := p.standing.Load()
 	next := &standing{list: d.list, digest: was.digest, last: last}
@@ -229,7 +229,7 @@ func (p *Publisher) showDecision(d *decision, last *api.Decision) {
 	p.show(next)
 }
 
-// show makes readers see what is kept and held. The caller holds mu.
+// show makes the kept and held content visible to readers. The caller holds mu.
 func (p *Publisher) show(s *standing) {
 	p.standing.Store(s)
 	p.cfg.Metrics.keeps(s.list)
@@ -251,7 +251,7 @@ func (a *Attempt) confirm(c Candidate) {
 	}
 }
 
-// publishChanged publishes what the canary and the fleet are served outside of a read, if it is something else than before. The caller holds mu.
+// publishChanged publishes the tables of the canary and the fleet outside of a read, if they changed. The caller holds mu.
 func (p *Publisher) publishChanged(canary, c Candidate) {
 	c = c.ofRead()
 	if before := p.canary.Load(); before == nil || !before.Equal(canary.Table) {

@@ -139,8 +139,8 @@ func (l keptList) chosen(o Order) (keptList, error) {
 	return chosen, nil
 }
 
-// previewCanary returns what an order about what soaks would change: the table of the fleet if it promotes, or that of the
-// canary if it halts. The caller holds mu.
+// previewCanary returns what an order about soaking changes would change: the table of the fleet if it promotes, or of the canary
+// if it halts. The caller holds mu.
 func (p *Publisher) previewCanary(o Order, s *situation) (before, after *table.Table, err error) {
 	chosen, err := s.list.chosen(o)
 	if err != nil {

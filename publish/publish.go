@@ -14,13 +14,14 @@
 //
 // # Kept objects
 //
-// Every reason to serve an object at an earlier version than the newest one is an entry of one list: see [Kept]. All else of the newest
-// snapshot is served with it, so one team's accident delays no other team (guarantee Live). An entry ends when the object is back or its requests
-// are answered, at its end, which is fixed when it is created, or by acceptance. The list is on disk before a table with kept objects is served, and
-// a process that comes after this one continues with it.
+// Every reason to serve an object at an earlier version than the newest one is an entry of one list: see [Kept]. Everything else
+// of the newest snapshot is served with it, so one team's accident delays no other team (guarantee Live). An entry ends when the
+// object is back or its requests are answered, at its end, which is fixed when it is created, or by acceptance. The list is on
+// disk before a table with kept objects is served, and the next process continues with it.
 //
-// When the guard reports an accident, everything that was lost within its window comes back, at the versions served last. While the accident is
-// going on, for one window from its beginning, every further lost object is kept as well. A failed read is no evidence for either side.
+// When the guard reports an accident, everything that was lost within its window is restored at the versions last served. While
+// the accident is going on, for one window from its beginning, every further lost object is kept as well. A failed read is no
+// evidence for either side.
 //
 // Where only tables are known, as on relays and data planes, the whole table is held by entries of the same list (hold.go). So it is on a route server
 // whose objects are unknown: after a restart without a history, and with a loss that happened meanwhile.
@@ -117,7 +118,7 @@ type Publisher struct {
 	ready chan struct{} // closed when a table is served
 
 	served   atomic.Pointer[Served]      // nil before the first table
-	canary   atomic.Pointer[table.Table] // what the canary is served; nil before the first table
+	canary   atomic.Pointer[table.Table] // served to the canary; nil before the first table
 	standing atomic.Pointer[standing]
 	keptFile *keptFile
 

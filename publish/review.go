@@ -25,13 +25,13 @@ func Reasons() []guard.Code {
 // reviewed reports whether a reason is one of a review.
 func reviewed(r guard.Code) bool { return r == ReasonTrial || r == ReasonTakeover }
 
-// Objection says why a route may not be published.
+// Objection is the reason why a route may not be published.
 type Objection struct {
 	Reason guard.Code // ReasonTrial or ReasonTakeover
 	Detail string
-	// Pending means that nobody knows yet. The object waits without being counted as kept.
+	// Pending means that there is no result yet. The object waits without being counted as kept.
 	Pending bool
-	// Lapsed means that nobody could find out in time: what is not kept so far is published.
+	// Lapsed means that the review timed out: what is not kept so far is published.
 	Lapsed bool
 }
 
@@ -126,7 +126,7 @@ func (p *policy) withhold(s *situation, d *decision, base *table.Table) {
 	for id, o := range objections {
 		owner, known := owners[id]
 		if was := d.list.find(owner); !known || s.accepts(owner) || was != nil && (was.Reason == ReasonPin || was.By == keptBy) {
-			continue // nobody's, accepted, or what an operator or the guard has chosen
+			continue // unowned, accepted, or chosen by an operator or the guard
 		}
 		if held[owner] == nil {
 			held[owner] = make(Objections)
@@ -161,7 +161,7 @@ func (p *policy) ownersOf(s *kube.Snapshot, ids []string) map[string]kube.Ref {
 }
 
 // withRoutes returns routes of a build with those that entries keep: as they are served, or not at all. One that the build lacks has no endpoints
-// any more, since its service is gone, so it is not served either.
+// any more because its service was deleted, so it is not served either.
 func (s *situation) withRoutes(routes table.List, list keptList) table.List {
 	list = list.where(func(k *Kept) bool { return len(k.Routes) > 0 })
 	if len(list) == 0 {
@@ -232,7 +232,7 @@ func mostSerious(of Objections) (worst Objection) {
 	return worst
 }
 
-// refuse adds an entry to a list. What was kept for the same reason stays so until its review is done.
+// refuse adds an entry to a list. Objects kept for the same reason stay kept until their review is done.
 func (s *situation) refuse(list keptList, k *Kept, o Objection) keptList {
 	was := s.list.find(k.Ref)
 	same := was != nil && was.Reason == o.Reason
@@ -257,7 +257,7 @@ func freshIn(before, after keptList) keptList {
 	})
 }
 
-// byReason groups entries for what is told once for each reason, in the order of the list.
+// byReason groups entries for messages that appear once for each reason, in list order.
 func byReason(list keptList) (groups []keptList) {
 	for _, k := range list {
 		i := slices.IndexFunc(groups, func(g keptList) bool { return g[0].Reason == k.Reason })

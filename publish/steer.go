@@ -16,11 +16,11 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// What operators decide, as reasons beside those of package guard and of reviews. It ends at a time that they chose, or when they say so.
+// Reasons of operators, in addition to the reasons of package guard and of reviews. They end at a chosen time or with a release.
 //
-// A freeze is an entry of the list itself, about all objects, those of a namespace, or one. What changes while it lasts is kept at its
-// version of then, as an entry with the same reason. A pin is an entry of one object at some version. An object has the version of its
-// pin, else of a freeze, else what reviews and the guard say of its newest version.
+// A freeze is an entry of the list itself, about all objects, the objects of a namespace, or one. What changes while it lasts is
+// kept at its version of then, as an entry with the same reason. A pin is an entry of one object at some version. An object has
+// the version of its pin, else of a freeze, else what reviews and the guard say of its newest version.
 const (
 	ReasonFreeze guard.Code = "freeze" // the object changed while it was frozen
 	ReasonPin    guard.Code = "pin"    // an operator has chosen its version
@@ -34,7 +34,7 @@ const EndsSoon = 10 * time.Minute
 
 const kindFreeze kube.Kind = "Freeze"
 
-// allNames is the name of the freeze of all objects, or of those of a namespace.
+// allNames is the name of the freeze of all objects, or of all objects of a namespace.
 const allNames = "all"
 
 // Messages of the log.
@@ -44,7 +44,7 @@ const (
 	LogSteerOver = "freeze or pin has ended"
 )
 
-// Scope says which objects a command is about: one, those of a namespace, or, as its zero value, all.
+// Scope selects the objects of a command: one, a namespace's, or, as its zero value, all.
 type Scope kube.Ref
 
 // Has reports whether an object is in the scope.
@@ -52,7 +52,7 @@ func (s Scope) Has(r kube.Ref) bool {
 	return (s.Namespace == "" || s.Namespace == r.Namespace) && (s.Name == "" || s.Name == r.Name && s.Kind == r.Kind)
 }
 
-// String says which objects these are, in words.
+// String describes the objects.
 func (s Scope) String() string {
 	switch {
 	case s.Name != "":
@@ -93,13 +93,14 @@ type Order struct {
 	Promote, Halt bool
 	Pins          []*Kept // as of [Pin]
 	Scope         Scope
-	// Until is when it ends by itself; zero means not before a release.
+	// Until is when it expires; zero means that it lasts until a release.
 	Until time.Time
 	// By and Why say who decided and for what reason. They are only stored.
 	By, Why string
 }
 
-// Pin returns the entry of an object that is to be kept at a version; nil means that it is not to be served at all. detail says which version that is.
+// Pin returns the entry that keeps an object at a version; nil means that the object is not served at all. detail describes the
+// version.
 func Pin(ref kube.Ref, version kube.Object, detail string) *Kept {
 	k := keptObject(ref, version, false)
 	k.Reason, k.Detail = ReasonPin, detail
@@ -174,7 +175,7 @@ func (s Scope) contains(other Scope) bool {
 	return s == other || s.Name == "" && (s.Namespace == "" || s.Namespace == other.Namespace)
 }
 
-// freezesAndPins returns what operators have ordered.
+// freezesAndPins returns the freezes and pins in the list.
 func (l keptList) freezesAndPins() keptList {
 	return l.where(func(k *Kept) bool { return k.Kind == kindFreeze || k.Reason == ReasonPin })
 }
@@ -267,7 +268,7 @@ func (s *situation) servedVersions() map[kube.Ref]kube.Object {
 	return was
 }
 
-// objectOrNil returns the version of an entry as an interface that is nil if there is none.
+// objectOrNil returns the version of an entry; the interface is nil if there is none.
 func objectOrNil(k *Kept) kube.Object {
 	if o := k.Object(); o != nil {
 		return o
@@ -290,9 +291,9 @@ func (s *situation) newPins(entries keptList) keptList {
 	return pins.where(func(k *Kept) bool { return k.Ref != filtersRef && !sameVersion(was[k.Ref], objectOrNil(k)) })
 }
 
-// Steer carries out an order at once, with the objects of the last read. What a pin takes away is no accident, so the guard does not keep it; what the
-// end of a freeze or pin would take away is judged like any change. The error is [ErrNotSteered], says that only tables are known, or that the
-// order could not be made durable: then nothing has changed.
+// Steer carries out an order at once, with the objects of the last read. What a pin removes is no accident, so the guard does not
+// keep it; what the end of a freeze or pin would remove is judged like any change. The error is [ErrNotSteered], says that only
+// tables are known, or that the order could not be made durable: then nothing has changed.
 func (p *Publisher) Steer(o Order) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -329,7 +330,7 @@ func (p *Publisher) recordOrder(o Order) {
 	p.cfg.Decided(d)
 }
 
-// words says what an order is about.
+// words describes an order.
 func (o Order) words() string {
 	switch {
 	case o.Release:
@@ -372,7 +373,7 @@ func (p *Publisher) Orders() ([]*Kept, table.Digest) {
 }
 
 // TableOf returns the table that would be served if teams had requested something else, with the backends of the last read and without what
-// is kept. The error says that nothing was read yet, or that only tables are known.
+// is kept. It returns an error if nothing was read yet, or if only tables are known.
 func (p *Publisher) TableOf(intent *kube.Intent) (*table.Table, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -54,7 +54,7 @@ func (b *Board) ask(ctx context.Context, c *cluster, q int) error {
 	}
 	apply, err := questions[q].read(b, io.LimitReader(resp.Body, maxAnswer))
 	if err != nil && q > 0 && ctx.Err() == nil {
-		return nil // such as one that is too long: the tile keeps what it shows
+		return nil // for example too long: the tile stays as it is
 	}
 	if err != nil {
 		return cause(ctx, fmt.Errorf("read %s: %w", questions[q].path, err))
@@ -187,7 +187,7 @@ func readHistory(_ *Board, r io.Reader) (func(*api.BoardCluster), error) {
 	return func(d *api.BoardCluster) { d.Changes, d.History = count, last }, err
 }
 
-// whatOf says in a few words what an entry is about.
+// whatOf describes an entry in a few words.
 func whatOf(e *api.HistoryEntry) string {
 	var parts []string
 	for _, c := range e.Changes[:min(1, len(e.Changes))] {

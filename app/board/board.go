@@ -51,7 +51,7 @@ const (
 	workers     = 24
 	slowWorkers = 18 // at most so many of them ask slow clusters
 	maxBackoff  = time.Minute
-	maxAnswer   = 32 << 20 // bytes, of which only a part is in memory at a time
+	maxAnswer   = 32 << 20 // bytes; only a part is in memory at a time
 	shown       = 5        // elements of each list
 )
 
@@ -64,13 +64,13 @@ type Board struct {
 	watching httpserve.Turns
 	running  sync.WaitGroup
 
-	mu      sync.Mutex // guards the fields below, and those of clusters
+	mu      sync.Mutex // guards the fields below and the fields of clusters
 	asking  int        // workers that ask slow clusters
 	version uint64     // of the last change of a cluster
 	changed chan struct{}
 }
 
-// cluster is a cluster with what is known of it. The mutex of the board guards it.
+// cluster is the known state of a cluster, guarded by the mutex of the board.
 type cluster struct {
 	Cluster
 	doc      api.BoardCluster
@@ -83,7 +83,7 @@ type cluster struct {
 	target   *Replica // that is asked; nil before it was found, and after a failure
 }
 
-// New checks the configuration. It connects to nobody and starts no goroutine.
+// New checks the configuration. It opens no connection and starts no goroutine.
 func New(cfg Config) (*Board, error) {
 	switch {
 	case len(cfg.Clusters) == 0:
@@ -162,7 +162,7 @@ func (b *Board) work(ctx context.Context) {
 			return
 		}
 		limit := b.cfg.SlowAfter
-		if c.slow { // nobody changes it while the cluster is busy
+		if c.slow { // not modified while the cluster is busy
 			limit = b.cfg.SlowLimit
 		}
 		began := time.Now()
@@ -195,7 +195,7 @@ func (b *Board) next(ctx context.Context) (*cluster, int) {
 	}
 }
 
-// take takes the question that has been due for the longest time; without one it returns how long to wait.
+// take removes and returns the question that has been due longest; without one it returns how long to wait.
 func (b *Board) take() (found *cluster, q int, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

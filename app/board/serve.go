@@ -25,8 +25,8 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// The policies for the pages of the board and for those of the consoles. The consoles work without scripts. A script of one cluster could read
-// the pages of another one, because the board is the origin of all.
+// The policies for the pages of the board and of the consoles. The consoles work without scripts. A script of one cluster could
+// read the pages of another one, because the board is the origin of all.
 const (
 	policy        = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	consolePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"

@@ -23,7 +23,7 @@ import (
 // defaultCleanFor is how long data planes in mode Pre must have been clean.
 const defaultCleanFor = 72 * time.Hour
 
-// boardJob shows many clusters on one page, or says which are not clean.
+// boardJob shows many clusters on one page, or reports which are not clean.
 type boardJob struct {
 	port     int
 	cleanFor time.Duration
@@ -55,7 +55,7 @@ func (j *boardJob) run(ctx context.Context, s *session) (int, error) {
 	return Healthy, b.Serve(ctx, l)
 }
 
-// clusters returns the clusters of the file, or those that the flags choose.
+// clusters returns the clusters of the file, or the ones selected by flags.
 func (j *boardJob) clusters(s *session) ([]Cluster, error) {
 	if s.urls != "" {
 		if len(s.args) > 0 {

@@ -149,7 +149,7 @@ func (p Program) limits(c command) (least, most int) {
 }
 
 // examples returns calls for the kind of places that the program has: @ stands for places, which are shown only if they are URLs, and
-// @routes for the URL of a table. A line that begins with # says what the next one is for.
+// @routes for the URL of a table. A line that begins with # describes the next one.
 func (p Program) examples(text string) string {
 	var b strings.Builder
 	lines := strings.Split(strings.TrimSpace(text), "\n")

@@ -54,7 +54,7 @@ func (j *clientsJob) run(ctx context.Context, s *session) (int, error) {
 	return conclude(s, "clients", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs, views) })
 }
 
-// mergeViews merges the views of the replicas as a replica merges those of its peers; nil if none answered.
+// mergeViews merges the views of the replicas as a replica merges its peers' views; nil if none answered.
 func mergeViews(r query.Reply[*fleet.View], state fleet.State) *fleet.View {
 	there := r.Answered()
 	if len(there) == 0 {

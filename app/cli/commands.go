@@ -14,7 +14,7 @@ type job interface {
 	run(ctx context.Context, s *session) (status int, err error)
 }
 
-// noFlags is the part of a job that has none of its own.
+// noFlags is embedded in a job without its own flags.
 type noFlags struct{}
 
 func (noFlags) define(*options.Flags) {}
@@ -37,7 +37,7 @@ type command struct {
 	examples    string // pairs of a comment and a call: see Program.examples
 }
 
-// tablesHelp says what the argument TABLE may be.
+// tablesHelp describes the argument TABLE.
 const tablesHelp = `Each table is a file of routes, such as the copy that a data plane keeps; a file or folder of manifests; the URL of a route server,
 such as http://routesrv/routes or http://routesrv/routes/eu-central-1a; the URL of the support listener of a Skipper, such as
 http://10.2.0.7:9911/routes; or -, routes on standard input.`

@@ -165,7 +165,7 @@ func (j *logJob) write(s *session, replica string, all entries, after uint64) er
 	return g.write(s.std.Out)
 }
 
-// whatOf says in a line what an entry is about.
+// whatOf describes an entry in one line.
 func whatOf(e *api.HistoryEntry) string {
 	const some = 3
 	var parts []string

@@ -22,7 +22,7 @@ type document struct {
 	Result   result            `json:"result"`
 	Clusters []documentCluster `json:"clusters,omitzero"`
 
-	// Errors and Comparisons are those of diff, which has no clusters.
+	// Errors and Comparisons are set by diff, which has no clusters.
 	Errors      []string          `json:"errors,omitempty"`
 	Comparisons []json.RawMessage `json:"comparisons,omitzero"`
 }
@@ -60,7 +60,7 @@ func writeDocument(w io.Writer, d document) error {
 	return printing(shadowdiff.WriteJSONValue(w, d, "  "))
 }
 
-// printing says that a result could not be printed, unless err is nil.
+// printing reports that a result could not be printed, unless err is nil.
 func printing(err error) error {
 	if err != nil {
 		return fmt.Errorf("print the result: %w", err)

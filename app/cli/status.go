@@ -252,10 +252,11 @@ func (j *statusJob) write(s *session, replies []query.Reply[*serverStatus], docs
 	return nil
 }
 
-// maxToldOrders is how many freezes and pins a replica tells of.
+// maxToldOrders is how many freezes and pins are listed for a replica.
 const maxToldOrders = 10
 
-// told returns what an operator should know of a replica although it is healthy: how its trial proxy fares, and what changes took from others.
+// told returns what an operator should know of a healthy replica: the state of its trial proxy, and requests that changes took
+// from others.
 func told(st *serverStatus) (all []string) {
 	if t := st.Trial; t != nil {
 		state := "answers"

@@ -165,7 +165,7 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 	return printPosted(s, "accept", r, status, lines, failed)
 }
 
-// choose returns the replicas that hold the digest, after it has shown what they hold.
+// choose shows what the replicas hold, and returns the ones that hold the digest.
 func (j *acceptJob) choose(s *session, r query.Reply[*holding], digest string) (status int, chosen []string) {
 	var text []byte
 	for _, a := range r.Answered() {
@@ -173,7 +173,7 @@ func (j *acceptJob) choose(s *session, r query.Reply[*holding], digest string) (
 		case !a.Value.Held:
 		case a.Value.Digest.String() == digest:
 			if chosen = append(chosen, a.Replica); len(chosen) == 1 {
-				text = a.Value.text // those of the others are the same
+				text = a.Value.text // the texts of the others are the same
 			}
 		default:
 			writeLines(s.std.Err, []string{query.Label(r.Cluster, a.Replica) + "holds something else, " + a.Value.Digest.String() +
@@ -225,7 +225,7 @@ func (j *steerJob) define(flags *options.Flags) {
 // lasts reports whether the order has an end.
 func (j *steerJob) lasts() bool { return j.order == api.SteerFreeze || j.order == api.SteerRollback }
 
-// parameters returns those of /steering.
+// parameters returns the parameters of /steering.
 func (j *steerJob) parameters(s *session) (url.Values, error) {
 	chosen := len(j.namespaces) + len(j.objects)
 	if j.all {
@@ -299,7 +299,7 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 	return printPosted(s, j.order, r, status, lines, failed)
 }
 
-// first returns the replica that tells what would change.
+// first returns the replica that reports what would change.
 func (j *steerJob) first(ctx context.Context, s *session, c Cluster) (Replica, error) {
 	if j.order == api.SteerRollback {
 		return storyteller(ctx, s, c)

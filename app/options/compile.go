@@ -15,7 +15,7 @@ import (
 // allowedExternalName is the only flag with a special YAML form.
 const allowedExternalName = "kubernetes-allowed-external-name"
 
-// compile declares the flags that determine how the objects of s become a table. They follow those of selection.
+// compile declares the flags that determine how the objects of s become a table. They follow the flags of selection.
 func (f *Flags) compile(o *rules.Options, s *Source, level *slog.Level) {
 	f.Add("-kubernetes-ingress-class", Text("regexp", &o.IngressClass, "", regexpText),
 		"Classes of Ingresses to serve, an unanchored regular expression; empty means skipper. Objects without a class are always served.")

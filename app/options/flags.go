@@ -13,8 +13,8 @@
 // settings: their values add up.
 //
 // Nothing is silently ignored. A flag of Skipper without effect on a route server causes a [Warning] with the reason. An unknown flag,
-// or one that requests a different table or a protection that this server does not have, causes an [Error] that says what to do
-// instead. Messages never contain the values of flags that are not used here: some are passwords.
+// or one that requests a different table or a protection that this server does not have, causes an [Error] that explains what to
+// do instead. Messages never contain the values of flags that are not used here: some are passwords.
 package options
 
 import (

@@ -65,8 +65,8 @@ func joined(errs []error) error {
 }
 
 // inForce returns the settings that count, in the order in which they count: for a flag of the reference that may be repeated, and for
-// one that takes several settings, those of all origins, the highest one last; for all other flags those of the highest. It warns of the
-// values of other lists that the highest origin replaces.
+// one that takes several settings, the values of all origins, the highest one last; for all other flags only the highest. It
+// warns of the values of other lists that the highest origin replaces.
 func (f *Flags) inForce() (all []setting) {
 	highest := make(map[*Flag]origin)
 	for _, s := range f.settings {

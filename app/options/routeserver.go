@@ -113,7 +113,7 @@ func (f *Flags) routeServer(c *RouteServer) {
 	})
 }
 
-// general declares the flags that every program has. cobra adds those for help and the version.
+// general declares the flags that every program has. cobra adds the flags for help and the version.
 func (f *Flags) general() {
 	f.Group("General", "for every program")
 	f.Add("-config-file", Text("PATH", &f.configFile, ""), "YAML file with settings: keys are names of flags without dashes.")
@@ -182,7 +182,7 @@ func (f *Flags) guard(c *guard.Config, maxLoss float64, hold time.Duration) {
 	}...), "What counts as an accident, and what then happens.")
 }
 
-// review declares the flags of what a change must pass.
+// review declares the flags of the checks that a change must pass.
 func (f *Flags) review(c *server.Review) {
 	f.Add("--trial-proxy", Parsed("URL", &c.TrialProxy, "", ListenerURL), "Support listener of a real proxy that loads new filters and "+
 		"predicates before the fleet does (components/trial). It takes requests at the port below. A change waits at most "+
@@ -456,7 +456,7 @@ func CompileFlags(cmd *cobra.Command, c *RouteServer) *Flags {
 	return f
 }
 
-// WebhookFlags declares the flags of the webhook: those of the route server. It always serves TLS, so the settings must name a
+// WebhookFlags declares the flags of the webhook: the route server's. It always serves TLS, so the settings must name a
 // certificate.
 func WebhookFlags(cmd *cobra.Command, c *RouteServer) *Flags {
 	f := New(cmd)

@@ -12,7 +12,7 @@ import (
 	"github.com/routesrv/routesrv/source/cluster"
 )
 
-// Source says where to read objects.
+// Source is where objects are read from.
 type Source struct {
 	// Kubernetes reads the API server that the embedded Config reaches. Its Selection is for Manifests, too.
 	Kubernetes bool
@@ -66,7 +66,7 @@ func (f *Flags) source(s *Source) {
 	f.Check(func() { f.checkSource(s) })
 }
 
-// selection declares the flags that determine which objects are read; compile declares those about classes.
+// selection declares the flags that determine which objects are read; compile declares the flags about classes.
 func (f *Flags) selection(s *Source) {
 	f.objects("Selection", "which objects are served")
 	f.Add("-kubernetes-namespace", Text("NAME", &s.Namespace, ""), "Read only this namespace; empty means all.")
@@ -114,7 +114,7 @@ func (f *Flags) checkSource(s *Source) {
 	}
 }
 
-// noEffect warns about those of the flags that were set to a value other than the default.
+// noEffect warns about flags that were set to a value other than the default.
 func (f *Flags) noEffect(text string, names ...string) {
 	for _, name := range names {
 		if f.changed(name) {

@@ -25,8 +25,7 @@ import (
 // Value is the value of a flag, a [pflag.Value]. Every flag is made of the constructors below, so that a duration or a size has the
 // same form everywhere.
 //
-// Parsing the command line only records texts. They are applied together with those of the environment and the file: see
-// [Flags.Resolve].
+// Parsing the command line only records texts. They are applied together with the environment and the file: see [Flags.Resolve].
 type Value struct {
 	kind     string // for help, such as HOST:PORT; "bool" for a switch
 	def      string // the default, as it would be typed
@@ -106,7 +105,7 @@ func Choice(dst *string, words ...string) *Value {
 	}}
 }
 
-// either accepts one of two words, the first of which means false and is the default.
+// either accepts one of two words; the first means false and is the default.
 func either(dst *bool, no, yes string) *Value {
 	word := no
 	v := Choice(&word, no, yes)

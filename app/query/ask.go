@@ -24,7 +24,7 @@ type Answer[T any] struct {
 	Replica string
 	Value   T
 	Err     error
-	Fault   bool // the replica could not be asked; Err says why
+	Fault   bool // the replica could not be queried; Err is the reason
 }
 
 // Reply holds the answers of the replicas of one cluster.

@@ -25,7 +25,7 @@ type Cluster struct {
 // Replica is one process of a route server.
 type Replica struct {
 	Name string
-	// Fault says why this replica cannot be asked, such as a pending pod; empty if it can.
+	// Fault is why this replica cannot be queried, such as a pending pod; otherwise empty.
 	Fault string
 	// Support and Main are its listeners. Main is nil if only the support listener is known.
 	Support, Main *Listener
@@ -40,7 +40,7 @@ type Listener struct {
 	Transport http.RoundTripper
 }
 
-// Get sends a request without credentials other than those of the transport. It follows no redirect.
+// Get sends a request with no credentials except the transport's. It follows no redirect.
 func (l *Listener) Get(ctx context.Context, pathAndQuery, accept string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.URL+pathAndQuery, nil)
 	if err != nil {

@@ -30,7 +30,7 @@ import (
 const (
 	queryEvery   = 10 * time.Second
 	queryTimeout = 5 * time.Second
-	// promoteEvery is the longest time between two looks at what is due; a promotion comes at its time.
+	// promoteEvery is the maximum interval between checks for due changes; a promotion happens when it is due.
 	promoteEvery = time.Second
 	// promotedShown is for how long teams are told of a promotion.
 	promotedShown = 2 * time.Minute
@@ -40,7 +40,7 @@ const (
 // LogQueryFailed means that no verdict is available.
 const LogQueryFailed = "canary query failed, soaks are extended"
 
-// CanaryConfig says how long changes are served to the canary alone, and which query judges them.
+// CanaryConfig sets how long changes are served to the canary alone, and which query judges them.
 type CanaryConfig struct {
 	Soak time.Duration // 0 means that nothing soaks
 	// Query is an alert expression, and Prometheus the server that is asked; both or none are set.
@@ -99,7 +99,7 @@ func (c *canary) config() publish.CanaryConfig {
 	return publish.CanaryConfig{Sink: c.cache, Soak: c.s.cfg.Canary.Soak, Judged: c.query != nil, Promoted: c.note}
 }
 
-// note remembers what was promoted. It does not wait.
+// note records a promotion. It does not block.
 func (c *canary) note(list []*publish.Kept) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

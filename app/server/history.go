@@ -25,7 +25,8 @@ import (
 
 const (
 	historyFolder = "history" // in the state folder
-	// maxUnrecorded is how many publications wait to be recorded. If the disk is slower, those between the first and the last become one.
+	// maxUnrecorded is how many publications may wait to be recorded. On a slower disk, those between the first and the last are
+	// merged.
 	maxUnrecorded = 64
 	defaultShown  = 100 // entries of an answer
 	maxShown      = 5000
@@ -78,7 +79,7 @@ func (r *recorder) decided(d api.Decision) {
 	r.notify()
 }
 
-// took notes takeovers of what was published. It does not wait.
+// took records takeovers of a publication. It does not block.
 func (r *recorder) took(all []api.Takeover) {
 	r.mu.Lock()
 	r.takeovers = append(r.takeovers, all[:min(len(all), maxNamed-len(r.takeovers))]...)
@@ -142,7 +143,7 @@ func (r *recorder) record() {
 	}
 }
 
-// historyEndpoints returns /history, what it serves of an entry, and the difference between two.
+// historyEndpoints returns the endpoints of /history, of one entry, and of the difference between two.
 func (s *Server) historyEndpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []httpserve.Endpoint{
@@ -228,7 +229,7 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
 	}))
 }
 
-// serveEntry answers for one entry: what it changed, or how it differs from another one.
+// serveEntry returns the changes of one entry, or its differences from another one.
 func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) {
 	from, err := strconv.ParseUint(r.PathValue("entry"), 10, 64)
 	if err != nil {

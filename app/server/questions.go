@@ -111,7 +111,7 @@ func writeAnswer(w http.ResponseWriter, r *http.Request, status int, asJSON, asT
 	w.Header().Set("Vary", "Accept")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // ignore clients that are gone
+	_, _ = w.Write(body.Bytes()) // ignore clients that have disconnected
 }
 
 // questionEndpoints returns /match and, unless the server is a relay, /explain and /takeovers.
@@ -155,7 +155,7 @@ func (s *Server) serveMatch(w http.ResponseWriter, r *http.Request) {
 	writeAnswer(w, r, status, v.WriteJSON, v.WriteText)
 }
 
-// match answers one question. The error is [console.ErrNoTable], or says which parameter is wrong.
+// match answers one question. The error is [console.ErrNoTable], or names the invalid parameter.
 func (s *Server) match(q url.Values) (*report.Report, error) {
 	t := s.cache.Current()
 	if t == nil {

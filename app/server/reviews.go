@@ -14,7 +14,8 @@ import (
 // trialFile is the name of the file with verdicts in the state folder.
 const trialFile = "trial.json"
 
-// reviews says what may not be published yet. It judges by the source and by the server's own trial proxy, never by what clients report.
+// reviews determines what may not be published yet. It judges by the source and by the server's own trial proxy, never by what
+// clients report.
 type reviews struct {
 	trial     *trial.Trial // nil without a trial proxy
 	takeovers *takeovers
@@ -56,7 +57,7 @@ func (r *reviews) failures() []api.TrialFailure {
 	return r.trial.Status().Failed
 }
 
-// run tries what is new, and looks for takeovers in what is published, until the context ends.
+// run tries new routes and looks for takeovers in published tables until the context ends.
 func (r *reviews) run(ctx context.Context) {
 	var all sync.WaitGroup
 	if r.trial != nil {

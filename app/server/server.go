@@ -44,7 +44,7 @@ import (
 // Config configures a Server. Set either Source or a URL in Upstream, not both.
 type Config struct {
 	Source poller.Source // see poller.Config
-	// Interval and MaxBackoff are those of the poller: see poller.Config.
+	// Interval and MaxBackoff configure the poller: see poller.Config.
 	Interval, MaxBackoff time.Duration
 	// Upstream are the route servers whose table a relay serves. Its StateDir, Guard, Interval and MaxBackoff are set from the other
 	// fields. On a relay Guard has the meaning of dataplane.RelayConfig, and Compile, EndpointDebounce and the shards have no effect.
@@ -124,7 +124,7 @@ const (
 
 // Review configures what a change must pass before it is published.
 type Review struct {
-	// TrialProxy is the support listener of the trial proxy; nil means that there is none. TrialTraffic is its listener for requests.
+	// TrialProxy is the support listener of the trial proxy; nil for none. TrialTraffic is its listener for requests.
 	TrialProxy, TrialTraffic *url.URL
 	TrialTimeout             time.Duration // default trial.DefaultTimeout
 	KeepTakeovers            takeover.Policy
@@ -146,7 +146,7 @@ type Server struct {
 	registry  *prometheus.Registry
 	cache     *etagcache.Cache
 	canary    *canary              // nil without one
-	onDisk    map[string]time.Time // since when there are problems, as the file has it; owned by keepProblems once that runs
+	onDisk    map[string]time.Time // since when problems have existed, as in the file; owned by keepProblems once it runs
 	tables    tables
 	publisher *publish.Publisher
 	kept      keptAnswer

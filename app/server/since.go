@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	sinceFile  = "problems.json" // in the state folder: since when there are which problems
+	sinceFile  = "problems.json" // in the state folder: since when each problem has existed
 	maxSince   = 64 << 20
 	sinceEvery = 5 * time.Second
 )
@@ -36,7 +36,7 @@ func (s *Server) rememberProblems() {
 	s.compiler.Remember(since)
 }
 
-// keepProblems writes since when there are problems whenever that changes, until the context ends.
+// keepProblems writes the start times of problems whenever they change, until the context ends.
 func (s *Server) keepProblems(ctx context.Context) {
 	if s.compiler == nil || s.cfg.StateDir == "" {
 		return
@@ -56,7 +56,7 @@ func (s *Server) keepProblems(ctx context.Context) {
 		if err == nil {
 			err = durable.WriteChecked(filepath.Join(s.cfg.StateDir, sinceFile), text)
 		}
-		if s.onDisk = since; err != nil { // the last-known-good file has an alert about a disk that takes nothing
+		if s.onDisk = since; err != nil { // the last-known-good file has an alert for failed writes
 			s.log.Warn(logSince, "error", err)
 		}
 	}

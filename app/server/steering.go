@@ -42,12 +42,12 @@ type command struct {
 	names []string  // or the versions to which it goes
 	of    string    // and which these are, in words
 	dry   bool
-	// deleted limits a rollback to objects that do not exist any more.
+	// deleted limits a rollback to objects that no longer exist.
 	deleted bool
 	publish.Order
 }
 
-// serveSteering carries out a command, or says what it would do.
+// serveSteering carries out a command, or reports what it would do.
 func (s *Server) serveSteering(w http.ResponseWriter, r *http.Request) {
 	peer, ok := httpserve.PeerOf(r.Context())
 	if !ok {
@@ -79,7 +79,7 @@ func (s *Server) serveSteering(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readCommand reads the parameters of a command. The error says which is wrong.
+// readCommand reads the parameters of a command. The error names the invalid one.
 func readCommand(form url.Values, now time.Time) (c command, err error) {
 	c.order, c.dry = form.Get("order"), form.Get("dry") == "true"
 	if c.By, c.Why, err = httpserve.WordsOf(form); err != nil {
@@ -152,7 +152,7 @@ func readCommand(form url.Values, now time.Time) (c command, err error) {
 	return c, err
 }
 
-// steer carries out a command, unless it is dry, and says what it changes.
+// steer carries out a command, unless it is a dry run, and reports its changes.
 func (s *Server) steer(r *http.Request, c *command) (*api.Steered, error) {
 	parts := len(c.names) > 0 // a part of a plan, which the caller knows
 	if c.order == api.SteerRollback {
@@ -188,7 +188,7 @@ func (s *Server) steer(r *http.Request, c *command) (*api.Steered, error) {
 	return answer, s.carryOut(c, answer)
 }
 
-// carryOut carries out a command, and says in the answer what is served then.
+// carryOut carries out a command, and reports in the answer what is served then.
 func (s *Server) carryOut(c *command, answer *api.Steered) error {
 	if err := s.publisher.Steer(c.Order); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (s *Server) carryOut(c *command, answer *api.Steered) error {
 	return nil
 }
 
-// words says what a command does.
+// words describes a command.
 func (c *command) words() string {
 	switch c.order {
 	case api.SteerRollback:
@@ -211,7 +211,7 @@ func (c *command) words() string {
 	return "freeze " + c.Scope.String()
 }
 
-// pins fills in the objects that differ from those of the entry to which a command rolls back, or the versions that it names.
+// pins fills in the objects that differ from the entry to which a command rolls back, or the versions that it names.
 func (s *Server) pins(c *command) error {
 	var versions []*history.Version
 	if len(c.names) > 0 {
@@ -293,8 +293,8 @@ func (s *Server) differing(c *command) ([]*history.Version, error) {
 	return versions, nil
 }
 
-// warnings says what cannot be honoured by a table that comes after another one, and what it re-opens: routes whose services have no endpoints
-// today, and filters that ask who somebody is and that routes lose.
+// warnings reports what a table following another one cannot honour, and what it re-opens: routes whose services have no
+// endpoints today, and authentication filters that routes would lose.
 func (s *Server) warnings(before, after *table.Table) (all []string) {
 	owner := s.owners()
 	more := 0

@@ -134,7 +134,7 @@ type keptAnswer struct {
 	body []byte
 }
 
-// serveKept answers /kept. The objects have only the annotations and the label that the compiler reads: others are nobody's business
+// serveKept answers /kept. The objects have only the annotations and the label that the compiler reads: all others are withheld
 // here.
 func (s *Server) serveKept(w http.ResponseWriter, _ *http.Request) {
 	if s.compiler == nil {
@@ -209,7 +209,7 @@ func (s *Server) keptProblems(wanted func(*publish.Kept) bool) (all []poller.Pro
 	return all
 }
 
-// endOf says when a freeze or pin that ends soon is over, so that the team of the object gets an Event about it.
+// endOf returns when a freeze or pin that ends soon expires, so that the team of the object gets an Event about it.
 func endOf(k *publish.Kept) string {
 	if k.Until.IsZero() || k.Reason != publish.ReasonFreeze && k.Reason != publish.ReasonPin || time.Until(k.Until) > publish.EndsSoon {
 		return ""
@@ -255,7 +255,7 @@ func (s *Server) console(held *httpserve.HeldPage) *console.Console {
 	return console.New(cfg)
 }
 
-// consoleState returns the status for the pages, and what is behind the served table.
+// consoleState returns the status for the pages, and the data behind the served table.
 func (s *Server) consoleState() console.Server {
 	state := console.Server{Status: s.report(), Origin: cmp.Or(s.cfg.Origin, "cluster")}
 	if state.Upstream != nil {

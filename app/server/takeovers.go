@@ -43,7 +43,7 @@ func (s *Server) takeoverEndpoint() httpserve.Endpoint {
 	}
 }
 
-// serveTakeovers says what the objects of the body would take from others, if they were in the cluster as it was read last.
+// serveTakeovers reports the requests that the objects in the body would take from others if added to the cluster as last read.
 func (s *Server) serveTakeovers(w http.ResponseWriter, r *http.Request) {
 	result := s.compiler.Latest()
 	if result == nil {
@@ -77,7 +77,7 @@ func (s *Server) serveTakeovers(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Context().Err() != nil {
-		return // nobody waits for it
+		return // the client has disconnected
 	}
 	text := report.WriteText
 	if r.URL.Query().Get("format") == "markdown" {
@@ -86,7 +86,7 @@ func (s *Server) serveTakeovers(w http.ResponseWriter, r *http.Request) {
 	writeAnswer(w, r, http.StatusOK, report.WriteJSON, text)
 }
 
-// manifestsOf reads a body. The error names what is no object.
+// manifestsOf reads a body. The error names what is not an object.
 func manifestsOf(r *http.Request) (*kube.Snapshot, error) {
 	source, err := manifests.New(manifests.Config{
 		Paths: []string{"-"}, Stdin: r.Body, MaxFileBytes: maxTakeoverBytes,
@@ -104,8 +104,8 @@ func manifestsOf(r *http.Request) (*kube.Snapshot, error) {
 	return snapshot, nil
 }
 
-// concerned returns the Ingresses and RouteGroups of a body, and those of the cluster that may have other routes with the Services, Endpoints and slices
-// of the body. The error says that there are none, or too many.
+// concerned returns the Ingresses and RouteGroups of a body, and the cluster's objects whose routes may change with the Services,
+// Endpoints and slices of the body. It is an error if there are none, or too many.
 func concerned(body, cluster *kube.Snapshot) (objects []kube.Object, _ error) {
 	has, namespaces := make(map[kube.Ref]bool), make(map[string]bool)
 	for _, s := range body.Services {
@@ -135,7 +135,7 @@ func concerned(body, cluster *kube.Snapshot) (objects []kube.Object, _ error) {
 	return objects, nil
 }
 
-// LogTakeover says that a change that is served now takes requests of other owners.
+// LogTakeover reports that a served change takes requests of other owners.
 const LogTakeover = "a change takes requests of others"
 
 // allowTakeover is the annotation of an object, or of a namespace, that lets others take its requests: namespaces and NAMESPACE/NAME of objects, with commas
@@ -174,7 +174,7 @@ func newTakeovers(s *Server) *takeovers {
 		"Routes that lost requests to another namespace by published changes.")}
 }
 
-// published says that another table is served.
+// published reports that a different table is served.
 func (n *takeovers) published() {
 	select {
 	case n.look <- struct{}{}:
@@ -182,7 +182,7 @@ func (n *takeovers) published() {
 	}
 }
 
-// side is a table with what is known of its objects.
+// side is a table with the known data of its objects.
 type side struct {
 	table    *table.Table
 	snapshot *kube.Snapshot
@@ -268,7 +268,7 @@ func (n *takeovers) refused(before, after *table.Table) publish.Objections {
 		}
 		n.checked = checked{before, after, latest, report, objections}
 	}
-	return maps.Clone(n.checked.objections) // the publisher takes from it
+	return maps.Clone(n.checked.objections) // the publisher removes entries from it
 }
 
 // allowed reports whether the annotation of the losing object, or of its namespace, lets the other one take its requests.
@@ -294,7 +294,7 @@ func (n *takeovers) allowed(from, to shadowdiff.Owner) bool {
 	return false
 }
 
-// run notes the takeovers of what is published, until the context ends.
+// run records the takeovers of published tables until the context ends.
 func (n *takeovers) run(ctx context.Context) {
 	var last side
 	for {

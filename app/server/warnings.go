@@ -19,7 +19,7 @@ const (
 	replicaSkew = 10 * time.Second
 )
 
-// warned returns what is served and needs an operator: hosts that were lost, proxies that died, and takeovers of many routes.
+// warned returns conditions that need an operator: lost hosts, crashed proxies, and takeovers of many routes.
 func (s *Server) warned(dying int) (all []api.Warning) {
 	if lost := s.publisher.State().Lost; lost.Share() > publish.WarnLost {
 		w := api.Warning{What: api.WarnLost, Since: lost.Since.UTC()}
@@ -40,7 +40,7 @@ func (s *Server) warned(dying int) (all []api.Warning) {
 	return all
 }
 
-// lossChanges says what was changed last since a time, and chooses the objects of a rollback.
+// lossChanges returns the latest changes since a time, and the objects of a rollback.
 func (s *Server) lossChanges(since time.Time) (what, scope string) {
 	if s.history == nil {
 		return "unknown", " --all"
@@ -72,7 +72,7 @@ func (s *Server) lossChanges(since time.Time) (what, scope string) {
 	return what, scope + " --all"
 }
 
-// changeWords says what an entry changed and by whom. Nobody signs a deletion.
+// changeWords describes what an entry changed and who changed it. A deletion has no author.
 func changeWords(e *api.HistoryEntry) string {
 	c := e.Changes[0]
 	if i := slices.IndexFunc(e.Changes, func(c api.HistoryChange) bool { return c.What == api.ObjectDeleted }); i >= 0 {

@@ -78,7 +78,7 @@ func ambiguous(kind kube.Kind, svc *kube.Service) bool {
 // Ingresses with Endpoints. The scheme is part of the key: the reference's cache mixes up the
 // schemes of RouteGroups that share a service port.
 func (u *Unit) endpointsOf(kind kube.Kind, key kube.ServiceKey, port kube.ServicePort, annotations kube.Pairs) []endpoint {
-	var scheme string // empty: that of the port
+	var scheme string // empty: the scheme of the port
 	protocol, given := annotations.Lookup(protocolAnnotation)
 	switch {
 	case given && (protocol != "" || kind == kube.KindIngress && !u.set.EndpointSlices):
@@ -188,7 +188,7 @@ func slicePort(kind kube.Kind, ports []kube.EndpointPort, port kube.ServicePort)
 	})
 }
 
-// fixedNumber reports whether the service itself gives the number of the port, and not the slices.
+// fixedNumber reports whether the service itself, not the slices, sets the number of the port.
 func fixedNumber(kind kube.Kind, port kube.ServicePort) bool {
 	return kind == kube.KindIngress && port.Name == "" && !port.TargetPort.IsName
 }

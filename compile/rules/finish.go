@@ -159,7 +159,7 @@ func parseBack(reader *eskip.Reader, r *eskip.Route, text string) (*eskip.Route,
 }
 
 // A route that proxies refuse is published as in the reference, because the tables must be equal. Each proxy then drops it, and
-// only its own log says so. Therefore it is a problem here.
+// only its own log shows it. Therefore it is a problem here.
 
 // checkRefused reports a route that proxies refuse, once for each kind of mistake in an object. Hosts with wildcards have been reported.
 func (u *Unit) checkRefused(r *eskip.Route) {

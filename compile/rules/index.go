@@ -17,7 +17,7 @@ import (
 type index struct {
 	services *btree.BTreeG[*Service]
 	problems *btree.BTreeG[findingsOf]
-	// twice means that objects have the same name, of which the last one counts. No other index is derived from this one.
+	// twice means that several objects have the same name; the last one counts. No other index is derived from this one.
 	twice bool
 
 	of kube.Backends // what the index was made from
@@ -232,7 +232,7 @@ func (e *indexEdit) done(from *index) (differ []*Service) {
 type View struct {
 	*index
 	filters *kube.DefaultFilters // nil if services have none
-	// beside are services that count in place of those of the snapshot; nil except in a view of [View.With].
+	// beside are services that replace services of the snapshot; nil except in a view of [View.With].
 	beside map[kube.ServiceKey]*Service
 
 	// resolved is the reference's cache of endpoints, which only services with ambiguous ports need (endpoints.go). It is valid

@@ -24,7 +24,7 @@ func servicePort(svc *kube.Service, port string) (kube.ServicePort, bool) {
 	})
 }
 
-// resolve resolves a backend. ok is false if no route must be created. The default backend has messages of its own in the reference.
+// resolve resolves a backend. ok is false if no route must be created. The default backend has its own messages in the reference.
 func (b *ingressBuilder) resolve(backend *kube.IngressBackend, isDefault bool) (t backendTarget, ok bool) {
 	failed := func(p Problem, cause string) (backendTarget, bool) {
 		if isDefault {

@@ -10,7 +10,7 @@ import (
 const externalNameType = "ExternalName"
 
 // LostServices returns the services that had endpoints before and have lost all of them, for at least one of their ports, or
-// no longer exist. They are sorted. It looks at the services of which the two do not share every object: mostly a few.
+// no longer exist. They are sorted. It compares only services whose objects the two do not share: usually a few.
 func LostServices(before, now *kube.Backends, endpointSlices bool) (lost []kube.ServiceKey) {
 	differ := make(map[kube.ServiceKey]bool)
 	gone, fresh := before.Difference(now)

@@ -49,16 +49,16 @@ type Problem struct {
 	Route    string   `json:"route,omitempty"` // id of the route, if the problem is about one
 	Reason   Reason   `json:"reason"`
 	Severity Severity `json:"severity"`
-	// Message is the text that the reference logs. If it has none, that is what Detail says.
+	// Message is the text that the reference logs. If there is none, it is the text of Detail.
 	Message string `json:"message"`
 	// Cause is what the reference logs in the field error, in addition to its message.
 	Cause string `json:"cause,omitempty"`
 	// Plain marks a message that the reference logs without the name of the object.
 	Plain bool `json:"-"`
 
-	// Detail says for the application team what is wrong, without a full stop. If empty, the message is used.
+	// Detail tells the application team what is wrong, without a full stop. If empty, the message is used.
 	Detail string `json:"-"`
-	// Do says what the team should do, in sentences, if the reason has no advice that fits: see [Problem.Advice].
+	// Do tells the team what to do, in sentences, if the reason has no suitable advice: see [Problem.Advice].
 	Do string `json:"-"`
 	// About is the subject of the problem, if the message can change while the problem stays.
 	About string `json:"-"`
@@ -81,7 +81,7 @@ func (p Problem) Line() string {
 	return fmt.Sprintf("%s (%s)", p, p.Detail)
 }
 
-// What says for the application team what is wrong: a sentence without a full stop, with the names used in the object.
+// What tells the application team what is wrong: a sentence without a full stop, with the names used in the object.
 func (p Problem) What() string {
 	if p.Detail != "" {
 		return p.Detail
@@ -93,7 +93,7 @@ func (p Problem) What() string {
 	return p.Reason.Info().Means + ": " + message
 }
 
-// Text says for the application team what is wrong and what to do, in full sentences.
+// Text tells the application team what is wrong and what to do, in full sentences.
 func (p Problem) Text() string {
 	text := p.What() + "."
 	if do := p.Advice(); do != "" {
@@ -102,7 +102,7 @@ func (p Problem) Text() string {
 	return text
 }
 
-// Advice says what the team should do, in sentences; empty if there is nothing to do.
+// Advice tells the team what to do, in sentences; empty if there is nothing to do.
 func (p Problem) Advice() string { return cmp.Or(p.Do, p.Reason.Info().Do) }
 
 // ID identifies the problem: 12 hexadecimal digits that are the same on every replica and after every restart, as long as the

@@ -34,7 +34,7 @@ func (u *Unit) checkEndpoints(kind kube.Kind, key kube.ServiceKey, port kube.Ser
 	u.add(p)
 }
 
-// portCheck says why a port of a service does not work for an object of a kind.
+// portCheck explains why a port of a service does not work for an object of a kind.
 type portCheck struct {
 	kind kube.Kind
 	name string
@@ -48,7 +48,7 @@ func (c *portCheck) target() string {
 	return fmt.Sprintf("the port %q, which is the target of its port %d", c.port.TargetPort, c.port.Port)
 }
 
-// nobody says why a port has no endpoints.
+// nobody explains why a port has no endpoints.
 func (c *portCheck) nobody() (why, do string) {
 	ready, notReady := c.Readiness()
 	switch {
@@ -80,7 +80,7 @@ func (c *portCheck) nobody() (why, do string) {
 	}
 }
 
-// declare says what to do about pods that lack a port.
+// declare advises what to do about pods that lack a port.
 func (c *portCheck) declare() string {
 	if c.port.TargetPort.IsName {
 		return fmt.Sprintf("Give a port of the containers the name %q, or the Service a number as targetPort.", c.port.TargetPort)
@@ -108,7 +108,7 @@ func (c *portCheck) namedOtherwise() (why, do string) {
 		fmt.Sprintf("Give the port of the Service the name of its target, %q, or a number as targetPort.", c.port.TargetPort)
 }
 
-// noNumber says why a port has endpoints, but no number.
+// noNumber explains why a port has endpoints but no number.
 func (c *portCheck) noNumber() (why, do string) {
 	with, protocol := 0, ""
 	for _, s := range c.backing.slices {
@@ -137,7 +137,7 @@ func (c *portCheck) noNumber() (why, do string) {
 	}
 }
 
-// differs says that some pods have another number for a port than the one that proxies use, or lack it; "" if none has.
+// differs reports that some pods lack a port, or use a different number for it than proxies do; "" if none.
 func (c *portCheck) differs() string {
 	if c.endpoints != nil {
 		first, all := 0, 0

@@ -48,9 +48,9 @@ type ReasonInfo struct {
 	Reason Reason
 	// Severity is the highest severity of problems with this reason.
 	Severity Severity
-	// Means says what is wrong: a clause without a full stop.
+	// Means is what is wrong: a clause without a full stop.
 	Means string
-	// Do says what the team should do: a sentence, empty if there is nothing to do.
+	// Do tells the team what to do: a sentence, empty if there is nothing to do.
 	Do string
 	// Elsewhere means that the problem can appear and disappear without a change of the object: because of other objects or pods.
 	Elsewhere bool

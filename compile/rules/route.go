@@ -21,7 +21,7 @@ func shunt(id string, filters ...*eskip.Filter) *eskip.Route {
 
 func isPathPredicate(p *eskip.Predicate) bool { return p.Name == "Path" || p.Name == "PathSubtree" }
 
-// prepend adds filters before those of a route, in a new slice.
+// prepend adds filters before the filters of a route, in a new slice.
 func prepend(r *eskip.Route, filters ...*eskip.Filter) {
 	if len(filters) > 0 {
 		r.Filters = slices.Concat(filters, r.Filters)

@@ -81,7 +81,7 @@ func (b *routeGroupBuilder) splitHosts() (external, internal []string) {
 	return external, internal
 }
 
-// compile compiles the routes of the pass. What it returns ends the whole group.
+// compile compiles the routes of the pass. A returned problem ends the whole group.
 func (p *routeGroupPass) compile() *Problem {
 	p.hostExpr = hostExpr(p.hosts...)
 	if len(p.rg.Spec.Routes) == 0 {

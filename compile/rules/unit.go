@@ -17,8 +17,8 @@ type Unit struct {
 	lookups lookups
 	findings
 
-	// texts are all printed routes, packed, because those of one object have most of their text in common; nil for none. printing are
-	// those of a unit that is being compiled.
+	// texts are all printed routes, packed, because routes of one object share most of their text; nil for none. printing are the
+	// routes of a unit being compiled.
 	texts    *table.Block
 	printing []*table.Route
 
@@ -50,7 +50,7 @@ type HostGroup struct {
 	Redirect Redirect
 }
 
-// Redirect says what the objects of a host ask for its catch-all: a redirect with a code, 0 for none, or that there be none.
+// Redirect is what the objects of a host request for its catch-all: a redirect with a code, 0 for no request, or no redirect.
 type Redirect struct {
 	Code     int
 	Disabled bool
@@ -66,7 +66,7 @@ type Route struct {
 
 const leftOut = -1
 
-// more holds data that only few routes have: those that were left out, edited or cloned.
+// more holds data that few routes have: left out, edited or cloned ones.
 type more struct {
 	id string
 	// before is the text of the route before edit rules, with which the reference compares routes of one id.
@@ -77,7 +77,7 @@ type more struct {
 // LeftOut reports whether the route is not in the table even if it has its id: a reader of the table would fail on it. Its clones may be.
 func (r *Route) LeftOut() bool { return r.text == leftOut }
 
-// role says why a route exists.
+// role is why a route exists.
 type role bool
 
 const (
@@ -174,7 +174,7 @@ func (t *Texts) Same(u *Unit, r *Route, v *Unit, s *Route) bool {
 	return (r.more == nil) == (s.more == nil) && t.Expression(u, r) == t.Expression(v, s)
 }
 
-// Routes returns all printed routes of the unit, with those that are in no table because another object has their id.
+// Routes returns all printed routes of the unit, including routes left out of the table because another object has their id.
 func (u *Unit) Routes() []*table.Route {
 	if u.texts == nil {
 		return nil

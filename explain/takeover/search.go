@@ -38,13 +38,13 @@ type search struct {
 	before, after Side
 	options       Options
 
-	diff    map[string]*eskip.Route // changed routes as they are afterwards; nil if they are gone
+	diff    map[string]*eskip.Route // changed routes in their new form; nil if deleted
 	changes []*change
-	gone    map[string][]*eskip.Route // catch-alls of hosts, which nobody gave up
+	gone    map[string][]*eskip.Route // catch-alls of hosts, which no owner gave up
 	first   map[string]cause          // the first change of a host
 	pairs   map[[2]shadowdiff.Owner]*Takeover
 	unknown map[[2]string]bool // pairs of routes in report.Unknown
-	lost    map[[2]string]bool // routes and who takes their requests
+	lost    map[[2]string]bool // routes and the owners that take their requests
 	sizes   map[*eskip.Route]int
 	hosts   map[*eskip.Route][]string
 	atOnce  int // hosts
@@ -86,7 +86,8 @@ func newSearch(before, after Side, o Options) *search {
 	}
 }
 
-// spend takes steps from the share of a namespace, or only from what there is for all if that is empty. It returns false if nothing is left.
+// spend takes steps from the share of a namespace and the common budget, or from the budget alone if the name is empty. It
+// returns false if nothing is left.
 func (s *search) spend(namespace string, steps int) bool {
 	left, known := s.left[namespace]
 	if !known || namespace == "" {

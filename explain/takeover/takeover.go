@@ -1,9 +1,9 @@
 // Package takeover finds the requests that a change of objects takes from routes of others.
 //
-// A proxy gives a request to the most specific route that matches it, whoever owns that route. So an object that one team adds or edits
-// can get requests that routes of another team got before, and neither team sees it. [Find] compares two tables: it looks at each
-// route that is new, or matches other requests than before, and makes up requests that this route and a route of somebody else both match.
-// Package match then says who gets them, before and after.
+// A proxy gives a request to the most specific route that matches it, regardless of its owner. So an object that one team adds or
+// edits can get requests that routes of another team got before, and neither team sees it. [Find] compares two tables: it looks
+// at each route that is new, or matches other requests than before, and constructs requests that match both this route and a
+// route of another owner. Package match then tells which route gets them, before and after.
 //
 // A request that is reported is a proof. Where hosts, paths, methods and headers are literal, no report is a proof as well: see
 // [match.Table.Contest]. Where an expression decides and no request is found, the pair is reported as unknown, and never as free of
@@ -38,10 +38,10 @@ type Side struct {
 	Owner shadowdiff.OwnerFunc
 }
 
-// Report says what a change takes.
+// Report lists the requests that a change takes.
 type Report struct {
 	Schema string `json:"schema"`
-	// Takeovers are sorted: those between namespaces first, then those of the most routes.
+	// Takeovers are sorted: between namespaces first, then by the number of routes, largest first.
 	Takeovers []Takeover `json:"takeovers"`
 	// Unknown are pairs of routes that may be takeovers: an expression decides, and no request was found that proves it.
 	Unknown []Unknown `json:"unknown"`
@@ -100,10 +100,10 @@ func (t *Takeover) BetweenNamespaces() bool { return t.From.Namespace != t.To.Na
 type Taken struct {
 	Route string `json:"route"`
 	By    string `json:"by"`
-	// Brought is the route of To because of which there is By, if that is of no object: the catch-all of a host that To brings.
+	// Brought is the route of To that caused By, if By belongs to no object: the catch-all of a host that To adds.
 	Brought string `json:"brought,omitempty"`
 	// Shared means that the route may still get the request: both routes come first, and which of them gets a request is arbitrary, or
-	// depends on chance or on what nobody knows before.
+	// depends on chance or cannot be known in advance.
 	Shared  bool    `json:"shared,omitempty"`
 	Request Request `json:"request"`
 }
@@ -129,7 +129,7 @@ type Options struct {
 	// Proxy holds the settings of the proxies.
 	Proxy match.Options
 	// Steps limits what the changes of one namespace may cost, and so time: a step takes about a microsecond. All changes together may cost 25 times
-	// as much. What is left then is unknown. The same tables have the same result. Default DefaultSteps.
+	// as much. The rest is reported as unknown. The result is deterministic. Default DefaultSteps.
 	Steps int
 	// Stop ends the search; the report is then of no use. nil means that nothing does.
 	Stop func() bool
@@ -167,7 +167,7 @@ func (s *search) sorted() *Report {
 	return s.report
 }
 
-// Policy says which objects are kept because of what they take. The zero value keeps none.
+// Policy selects the objects that are kept because of the requests they take. The zero value keeps none.
 type Policy struct {
 	// Routes is how many routes of other namespaces an object may not take requests from; 0 means any number is fine.
 	Routes int
@@ -203,8 +203,8 @@ func (p Policy) String() string {
 	return fmt.Sprintf("namespace:%d", p.Routes)
 }
 
-// Refused returns the new routes whose owner takes too much, or may do so, by id, with what it takes. allowed says which owner lets which other take its
-// requests.
+// Refused returns the new routes whose owner takes too much, or may do so, by id, with what it takes. allowed reports which owner
+// lets which other take its requests.
 func (p Policy) Refused(r *Report, allowed func(from, to shadowdiff.Owner) bool) map[string]string {
 	if p.Routes == 0 {
 		return nil

@@ -98,7 +98,7 @@ type place struct {
 	id      identity
 }
 
-// History is what a server has served. Create it with [Open]. All methods are safe for concurrent use; [History.Record] and
+// History records what a server has served. Create it with [Open]. All methods are safe for concurrent use; [History.Record] and
 // [History.Close] belong to one goroutine.
 type History struct {
 	cfg Config
@@ -279,7 +279,7 @@ func (h *History) changes(now *kube.Intent, add func(Version)) {
 	}
 }
 
-// each calls yield for what is stored of each object of an intent, and of its default filters.
+// each calls yield for the stored version of each object of an intent, and of its default filters.
 func (h *History) each(i *kube.Intent, yield func(Version)) {
 	for o := range i.Objects() {
 		yield(h.versionOf(o))
@@ -287,7 +287,7 @@ func (h *History) each(i *kube.Intent, yield func(Version)) {
 	yield(Version{Ref: filtersRef, DefaultFilters: i.DefaultFilters})
 }
 
-// versionOf returns what is stored of an object.
+// versionOf returns the stored version of an object.
 func (h *History) versionOf(o kube.Routed) Version {
 	return Version{Ref: o.Ref(), Version: kube.VersionOf(o.WithMeta(h.cfg.Bare(*o.Metadata())))}
 }

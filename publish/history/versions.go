@@ -227,7 +227,7 @@ func (h *History) Empty() bool {
 	return len(h.entries) == 0
 }
 
-// Import loads what another replica has exported. It must be called before the first Record, and does nothing if the history has
+// Import loads the export of another replica. It must be called before the first Record, and does nothing if the history has
 // entries. At the first invalid frame it stops and returns an error.
 func (h *History) Import(r io.Reader) error {
 	defer h.lock()()
