@@ -32,7 +32,7 @@ type BoardCluster struct {
 	Table     *BoardTable `json:"table,omitempty"`    // the served table; nil before the first one
 	Kept      int         `json:"kept,omitempty"`     // objects served at an earlier version
 	Orders    int         `json:"orders,omitempty"`   // freezes and pins
-	Warnings  []string    `json:"warnings,omitempty"` // what needs an operator
+	Warnings  []string    `json:"warnings,omitempty"` // conditions that need an operator
 	// Problems are counted by severity, and Reasons are the most frequent ones.
 	Problems map[string]int `json:"problems,omitempty"`
 	Reasons  []BoardCount   `json:"reasons,omitempty"`
@@ -53,7 +53,7 @@ const (
 	BoardAsking = "asking" // it has not answered yet
 	BoardGood   = "good"
 	BoardNotice = "notice" // an operator should look at it
-	BoardBad    = "bad"    // what it serves is missing, stale or held
+	BoardBad    = "bad"    // the served table is missing, stale or held
 	BoardAway   = "away"   // it does not answer
 )
 

@@ -19,7 +19,7 @@ type Status struct {
 	Guard         Guard          `json:"guard"`
 	Trial         *Trial         `json:"trial,omitempty"`         // with a trial proxy
 	Takeovers     []Takeover     `json:"takeovers,omitempty"`     // of the last hour, newest first
-	Warnings      []Warning      `json:"warnings,omitempty"`      // what needs an operator
+	Warnings      []Warning      `json:"warnings,omitempty"`      // conditions that need an operator
 	Canary        *Canary        `json:"canary,omitempty"`        // with --canary
 	Steering      *Steering      `json:"steering,omitempty"`      // while anything is frozen or pinned
 	DyingClients  int            `json:"dying_clients,omitempty"` // clients of this replica whose proxies died after a new table: see /clients
@@ -275,7 +275,7 @@ type TrialFailure struct {
 	Text      string    `json:"text"` // such as compress(-1)
 	Predicate bool      `json:"predicate,omitempty"`
 	Verdict   string    `json:"verdict"`         // refused, died, hung or grew
-	Words     string    `json:"words,omitempty"` // of the proxy, or what was observed
+	Words     string    `json:"words,omitempty"` // of the proxy, or the observation
 	At        time.Time `json:"at"`
 }
 

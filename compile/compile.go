@@ -21,7 +21,7 @@
 //   - ids.go gives each id to one route, and problems.go reports the routes that claim the same id or match the same requests.
 //
 // Builds share only cached results, which affect the cost of a build, never its result. The cost is proportional to the difference from the
-// most similar one of the last builds, so several snapshots in turn cost no more than one.
+// most similar one of the last builds, so alternating between several snapshots costs the same as one.
 //
 // # Isolation
 //

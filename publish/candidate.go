@@ -74,8 +74,8 @@ type Outcome struct {
 // State is what is held: a table, or kept objects. The zero value means that nothing is or ever was held.
 type State struct {
 	Held bool
-	// Reason and Detail say why; Detail is a sentence with the figures behind Reason. These and all fields below, except Last, are
-	// set only if Held.
+	// Reason and Detail explain why; Detail is a sentence with the figures behind Reason. These and all fields below, except Last,
+	// are set only if Held.
 	Reason guard.Code
 	Detail string
 	// Since is when the hold started, and ReleaseAt the earliest time at which something is released. Zero if time does not release it.
@@ -164,7 +164,7 @@ func (e *HeldError) Unwrap() error { return e.Err }
 type Acceptance struct {
 	// Digest names it. It is required because the held content may have changed since the operator looked at it.
 	Digest table.Digest
-	// By and Why say who decided and for what reason, in the operator's words; both may be empty. They are only stored.
+	// By and Why record who decided, and the reason, in the operator's words; both may be empty. They are only stored.
 	By, Why string
 
 	// Namespaces and Objects limit an acceptance of kept objects to some of these. Both empty mean all. A held table ignores them.

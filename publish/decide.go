@@ -162,7 +162,7 @@ func (p *policy) decideObjects(s situation) (decision, *guard.Loss) {
 	aside := p.aside(&s, wanted).without(list)
 	list = list.and(aside)
 	if s.lost = s.lost.recent(s.now, p.window); len(due) > 0 && base != nil {
-		base, s.lost = p.build(&s, wanted, list).table, nil // what is released no longer counts as a loss
+		base, s.lost = p.build(&s, wanted, list).table, nil // released objects no longer count as a loss
 		p.guard.Forgive(base)
 	}
 	d := p.build(&s, wanted, list)
@@ -183,7 +183,7 @@ func (p *policy) decideObjects(s situation) (decision, *guard.Loss) {
 	}
 	d.newest, d.wanted, d.due, d.lost = s.newest, wanted, due.without(d.list.others()).without(back), s.lost
 	if s.aged && loss.Reason == "" {
-		p.guard.Forgive(d.table) // what is missing was lost long ago
+		p.guard.Forgive(d.table) // everything missing was lost long ago
 		d.lost = nil
 	} else if base != nil && loss.Any() && s.served.Snapshot != nil {
 		d.lost = p.remember(&s, &d, loss, lost)

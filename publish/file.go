@@ -307,7 +307,7 @@ func (f *file) status() *api.File {
 }
 
 // load returns the table of a last-known-good file of at most limit bytes, or nil. Nothing found at its path or its folder's
-// path prevents the start: a file that cannot be trusted is set aside. The error says why there is neither a table nor room
+// path prevents the start: a file that cannot be trusted is set aside. load returns an error if there is neither a table nor room
 // for one.
 func (f *file) load(limit int64) (t *table.Table, meta table.FileMeta, err error) {
 	if err := f.makeFolder(); err != nil {

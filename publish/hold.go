@@ -17,7 +17,7 @@ type holder struct {
 	guard  *guard.Guard
 	hold   time.Duration // how long an entry of the guard lasts
 	window time.Duration
-	manual bool // time ends no entry
+	manual bool // entries never expire
 }
 
 func newHolder(cfg guard.Config) (holder, error) {
@@ -28,8 +28,8 @@ func newHolder(cfg guard.Config) (holder, error) {
 	return holder{judge, cmp.Or(cfg.Hold, guard.DefaultHold), cmp.Or(cfg.Window, guard.DefaultWindow), cfg.Manual}, nil
 }
 
-// until returns when an entry ends that is created now: never if the newest table has no routes of objects, since serving the last ones is
-// better than serving none.
+// until returns when an entry created now expires: never if the newest table has no routes of objects, since serving the last
+// ones is better than serving none.
 func (h *holder) until(reason guard.Code, now time.Time) time.Time {
 	if h.manual || reason.Endless() {
 		return time.Time{}
@@ -37,16 +37,16 @@ func (h *holder) until(reason guard.Code, now time.Time) time.Time {
 	return now.UTC().Add(h.hold)
 }
 
-// judge compares a table with the served one. list is what is kept and held so far. aged means that the served table is from a file that is older
-// than a hold.
+// judge compares a table with the served one. list is what is kept and held so far. aged means that the served table comes from a
+// file older than a hold.
 func (h *holder) judge(served, t *table.Table, list keptList, aged bool, now time.Time) *guard.Loss {
 	since, _ := list.guarded().times()
 	return h.guard.Judge(served, t, guard.Held{Since: since, Ongoing: !list.objects().accident(now, h.window).IsZero(), Aged: aged}, now)
 }
 
-// holdTable returns the entries that hold a table with a loss, those of list and new ones; none if the table can be served. Then due are the entries
-// that time has ended. They end together: when all that they were created for is back, however little is still missing otherwise, because a restore that
-// is half done is not published; or when the last of them is over.
+// holdTable returns the entries that hold a table with a loss, from list and new ones; none if the table can be served. Then due
+// are the expired entries. They end together: when everything that they were created for is back (a half-done restore is not
+// published, however little is missing), or when the last of them expires.
 func (h *holder) holdTable(list keptList, loss *guard.Loss, now time.Time) (held, fresh, due keptList) {
 	held = list.tables()
 	var reasons []guard.Code
@@ -81,7 +81,7 @@ func (l keptList) foremost() *Kept {
 	})
 }
 
-// end returns when time ends all entries; zero if it does not end one of them.
+// end returns when all entries have expired; zero if one of them never expires.
 func (l keptList) end() (end time.Time) {
 	for _, k := range l {
 		if k.Until.IsZero() {
@@ -94,14 +94,14 @@ func (l keptList) end() (end time.Time) {
 	return end
 }
 
-// over reports whether time has ended the entry.
+// over reports whether the entry has expired.
 func (k *Kept) over(now time.Time) bool { return !k.Until.IsZero() && !now.Before(k.Until) }
 
-// standing is what is kept and held at one moment, for readers. It is immutable.
+// standing is the kept and held content at one moment, for readers. It is immutable.
 type standing struct {
 	list   keptList
-	digest table.Digest // names the kept objects for an acceptance: those of when one was last added
-	newest *Candidate   // the newest table, if anything of it is kept back; nil until this process has read one
+	digest table.Digest // names the kept objects for an acceptance, as of the last addition
+	newest *Candidate   // the newest table, if any of it is held back; nil until this process has read one
 	reads  int          // how many reads in a row kept something back
 	last   *api.Decision
 	lost   Lost
@@ -156,7 +156,7 @@ func (s *standing) state() State {
 	return state
 }
 
-// decisionTo returns the decision that ends entries with a table: by time, or by an operator if a is not nil.
+// decisionTo returns the decision that ends entries with a table: by expiry, or by an operator if a is not nil.
 func decisionTo(release keptList, t *table.Table, a *Acceptance) api.Decision {
 	d := decisionOf(api.DecidedReleased, t, release)
 	if tables := release.tables(); len(tables) > 0 {

@@ -22,12 +22,12 @@ import (
 // Where only tables are known, an entry holds the whole table. The list on disk and the answer to replicas use the JSON form.
 type Kept struct {
 	kube.Ref
-	// Reason and Detail say why; By is "guard", the reason of a review, or the operator.
+	// Reason and Detail explain why; By is "guard", the reason of a review, or the operator.
 	Reason guard.Code `json:"reason"`
 	Detail string     `json:"detail"`
 	By     string     `json:"by"`
 	Since  time.Time  `json:"since"`
-	// Until is when the entry ends; zero if time does not end it.
+	// Until is when the entry expires; zero if it does not.
 	Until time.Time `json:"until,omitzero"`
 	// Accident is when the accident that includes this loss began; zero except for losses.
 	Accident time.Time `json:"accident,omitzero"`
@@ -39,8 +39,8 @@ type Kept struct {
 	Deleted bool `json:"deleted,omitempty"`
 	// Soak is set for [ReasonCanary].
 	Soak *Soak `json:"soak,omitempty"`
-	// Routes are the ids of routes that stay as they were served, or out of the table, although the object has not changed: something that it
-	// refers to has.
+	// Routes are the ids of routes that stay as served, or out of the table, although only something that the object refers to has
+	// changed.
 	Routes []string `json:"routes,omitempty"`
 
 	// The served version. All are nil for an object that is not served yet, and if Routes is set.
@@ -182,7 +182,7 @@ func (l keptList) sorted() keptList {
 }
 
 func (l keptList) find(r kube.Ref) *Kept {
-	if len(l) < 8 { // cheaper, and usual: equal texts have equal lengths
+	if len(l) < 8 { // cheaper and common: equal texts have equal lengths
 		for _, k := range l {
 			if k.Ref == r {
 				return k
@@ -213,7 +213,7 @@ func (l keptList) objects() keptList {
 func (l keptList) soaking() keptList { return l.where(func(k *Kept) bool { return k.Soak != nil }) }
 func (l keptList) others() keptList  { return l.where(func(k *Kept) bool { return k.Soak == nil }) }
 
-// guarded returns the entries of the guard: the rules of package guard are about these alone.
+// guarded returns the entries of the guard: the rules of package guard apply only to these.
 func (l keptList) guarded() keptList {
 	return l.where(func(k *Kept) bool { return !reviewed(k.Reason) && !steered(k.Reason) && k.Soak == nil })
 }
@@ -276,8 +276,8 @@ func (l keptList) names() string {
 	return text
 }
 
-// apply returns the newest snapshot with the kept objects at their versions. Kept services lose the addresses that by now belong to
-// others: the returned list has the services without these addresses.
+// apply returns the newest snapshot with the kept objects at their versions. Kept services lose addresses that now belong to
+// others: the returned list has the services without them.
 func (l keptList) apply(newest *kube.Snapshot) (*kube.Snapshot, keptList) {
 	if len(l) == 0 {
 		return newest, nil
@@ -328,7 +328,7 @@ func (l keptList) newestFirst() keptList {
 	return slices.SortedFunc(slices.Values(l), func(a, b *Kept) int { return cmp.Or(b.Since.Compare(a.Since), a.Ref.Compare(b.Ref)) })
 }
 
-// times returns when the oldest entry began, and when time releases the first one; zero without any.
+// times returns when the oldest entry began, and when the first one expires; zero without any.
 func (l keptList) times() (since, until time.Time) {
 	for _, k := range l {
 		if since.IsZero() || k.Since.Before(since) {

@@ -17,7 +17,7 @@ import (
 const (
 	// keptSuffix is appended to the path of the last-known-good file.
 	keptSuffix = ".kept.json"
-	// MaxKept limits the JSON form of a list of kept objects, in bytes. A longer list is not written, with an error.
+	// MaxKept limits the JSON form of a list of kept objects, in bytes. Writing a longer list is an error.
 	MaxKept = 64 << 20
 	// keptWait is how long a table or a command waits for the disk.
 	keptWait = 2 * time.Second
@@ -40,7 +40,7 @@ type keptFile struct {
 
 	mu         sync.Mutex // guards the fields below
 	want, disk keptList
-	written    bool // the disk has disk
+	written    bool // disk is on disk
 	err        error
 }
 
@@ -53,7 +53,7 @@ func newKeptFile(cfg FileConfig, log *slog.Logger) *keptFile {
 	return f
 }
 
-// load returns the list of an earlier process; none if there is none. One that cannot be used is logged and set aside.
+// load returns the list of an earlier process, if any. An unusable one is logged and set aside.
 func (f *keptFile) load() keptList {
 	if f.path == "" {
 		return nil
@@ -75,7 +75,7 @@ func (f *keptFile) load() keptList {
 	return list
 }
 
-// write makes a list durable. If that fails, or takes longer than keptWait, the file keeps the list of before.
+// write makes a list durable. If that fails, or takes longer than keptWait, the file keeps the previous list.
 func (f *keptFile) write(list keptList) error {
 	if f.path == "" {
 		return nil
@@ -92,7 +92,7 @@ func (f *keptFile) write(list keptList) error {
 	return err
 }
 
-// keep requests that the file has a list, and waits for that. If it fails, later calls try again.
+// keep requests a write of the list and waits for it. If it fails, later calls retry.
 func (f *keptFile) keep(list keptList) error {
 	f.mu.Lock()
 	f.want = list

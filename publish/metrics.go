@@ -13,12 +13,12 @@ import (
 type Metrics struct {
 	holds *prometheus.CounterVec
 	held  prometheus.Gauge
-	// unjudged counts what was promoted without a verdict, and halted are the entries that were halted.
+	// unjudged counts promotions without a verdict, and halted are the halted entries.
 	unjudged prometheus.Counter
 	halted   prometheus.Gauge
 	kept     *prometheus.GaugeVec
 
-	// Only where objects are known: since when and until when anything is frozen or pinned, and what, as a number.
+	// Only where objects are known: the start and end of freezes and pins, and a hash of them.
 	steeredSince, steeredUntil, steeredHash prometheus.Gauge
 	lost                                    prometheus.Gauge
 	write                                   func(file, result string)
@@ -45,7 +45,7 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 	return m
 }
 
-// steers shows what is frozen and pinned.
+// steers shows the freezes and pins.
 func (m *Metrics) steers(list keptList) {
 	since, until := list.freezesAndPins().times()
 	seconds := func(t time.Time) float64 {
@@ -57,7 +57,7 @@ func (m *Metrics) steers(list keptList) {
 	m.steeredSince.Set(seconds(since))
 	m.steeredUntil.Set(seconds(until))
 	digest := list.orderDigest()
-	m.steeredHash.Set(float64(binary.BigEndian.Uint32(digest[:]))) // a float64 has room for it
+	m.steeredHash.Set(float64(binary.BigEndian.Uint32(digest[:]))) // fits into a float64
 }
 
 // CountWrites sets the function that counts each write of a file, by the name of the file and the result, ok or error.
@@ -66,7 +66,7 @@ func (m *Metrics) CountWrites(count func(file, result string)) *Metrics {
 	return m
 }
 
-// keeps shows what is kept, or that the whole table waits.
+// keeps shows the kept objects, or that the whole table waits.
 func (m *Metrics) keeps(list keptList) {
 	m.steers(list)
 	list = list.settled()

@@ -21,7 +21,7 @@ type Attempt struct {
 	endCanary func(*table.Table, table.Read)
 }
 
-// Begin reports that a producer asks its source.
+// Begin reports that a producer starts reading its source.
 func (p *Publisher) Begin() *Attempt {
 	return &Attempt{p, p.cfg.Sink.Begin(), p.cfg.Canary.Sink.Begin()}
 }
@@ -33,8 +33,8 @@ func (a *Attempt) Offer(c Candidate) Outcome {
 	return a.offer(c)
 }
 
-// OfferSeen is Offer for a producer that asked for the difference to what it had seen. If the Publisher's state is no longer that one,
-// the result is [Overtaken] and nothing changes.
+// OfferSeen is Offer for a producer that requested the difference to the state it had seen. If the Publisher's state has changed
+// since, the result is [Overtaken] and nothing changes.
 func (a *Attempt) OfferSeen(seen View, c Candidate) Outcome {
 	a.publisher.mu.Lock()
 	defer a.publisher.mu.Unlock()
@@ -69,7 +69,7 @@ func (a *Attempt) offer(newest Candidate) Outcome {
 	return Outcome{Result: result, Before: before, Now: p.Table()}
 }
 
-// situation returns what the next decision depends on. The caller holds mu.
+// situation returns the inputs of the next decision. The caller holds mu.
 func (p *Publisher) situation(newest Candidate) situation {
 	s := situation{newest: newest, list: p.standing.Load().list, lost: p.lost, peers: p.peers, theirs: p.theirs, now: time.Now()}
 	s.canary, s.verdict, s.recalled = p.canary.Load(), p.verdict, !p.compiled
@@ -167,7 +167,8 @@ func (a *Attempt) hold(d *decision) {
 	}
 }
 
-// record logs and counts what a decision that is served now begins and ends to keep. a is the acceptance that caused it, or nil. The caller holds mu.
+// record logs and counts the entries that begin or end with a decision that is now served. a is the acceptance that caused it, or
+// nil. The caller holds mu.
 func (p *Publisher) record(d *decision, a *Acceptance) {
 	was := p.standing.Load()
 	last := was.last
@@ -176,7 +177,7 @@ func (p *Publisher) record(d *decision, a *Acceptance) {
 		last = &ended
 		p.cfg.Decided(ended)
 		if a != nil || len(d.due.tables()) > 0 {
-			p.file.flush() // a restart must not hold again what was released
+			p.file.flush() // a restart must not hold released content again
 		}
 		log := p.log.With("accepted", a != nil, "reason", string(ended.Reason), "by", ended.By, "why", ended.Why, "hash", d.table.Digest().String())
 		if len(d.due.tables()) > 0 {
@@ -262,8 +263,8 @@ func (p *Publisher) publishChanged(canary, c Candidate) {
 	}
 }
 
-// ofRead returns the candidate with a table of the revision of its read, if that is lower: after a restore of the source a table with the same routes has
-// the revision of before until a read changes it, and the next table would move clients back.
+// ofRead returns the candidate with the revision of its read, if that is lower: after a restore of the source a table with the
+// same routes keeps the earlier revision until a read changes it, and the next table would move clients back.
 func (c Candidate) ofRead() Candidate {
 	if newest := c.Read.Newest; newest > 0 && newest < c.Table.Revision() {
 		c.Table = c.Table.WithRevision(newest)
@@ -293,7 +294,7 @@ func (p *Publisher) publish(c Candidate, serve func()) {
 	p.file.save(c)
 }
 
-// releaseAt is when time releases something, for the log.
+// releaseAt is the time of the next expiry, for the log.
 func releaseAt(at time.Time) slog.Value {
 	if at.IsZero() {
 		return slog.StringValue("never")

@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// halt returns the list with what soaks in a scope halted, and the halted entries.
+// halt returns the list with the soaking entries of a scope halted, and the halted entries.
 func (l keptList) halt(scope Scope, by, why string) (next, halted keptList) {
 	for _, k := range l.soaking() {
 		if k.Soak.Halted == "" && scope.Has(k.Ref) {
@@ -24,13 +24,13 @@ func (l keptList) halt(scope Scope, by, why string) (next, halted keptList) {
 	return l.and(halted), halted
 }
 
-// Soaking returns what soaks or was halted, the newest first. The caller owns the slice, not the objects.
+// Soaking returns the soaking and halted entries, the newest first. The caller owns the slice, not the objects.
 func (p *Publisher) Soaking() []*Kept { return p.standing.Load().list.soaking().newestFirst() }
 
 // Canary returns the table of the canary, or nil before the first one.
 func (p *Publisher) Canary() *table.Table { return p.canary.Load() }
 
-// NextPromotion returns when something may be promoted; zero if nothing soaks, or only the next [Verdict] can tell.
+// NextPromotion returns when something may be promoted; zero if nothing soaks, or if it depends on the next [Verdict].
 func (p *Publisher) NextPromotion() (at time.Time) {
 	now := time.Now()
 	for _, k := range p.standing.Load().list.soaking() {
@@ -50,8 +50,8 @@ func (p *Publisher) NextPromotion() (at time.Time) {
 	return at
 }
 
-// Promote publishes what has soaked, from the last read: the time at which this happens depends on no read, so replicas do it
-// at the same time.
+// Promote publishes changes that have soaked, from the last read: its time depends on no read, so replicas promote at the same
+// time.
 func (p *Publisher) Promote() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,12 +66,12 @@ func (p *Publisher) promote() {
 	}
 }
 
-// Judge tells the Publisher what the canary query has returned. What soaks when it begins to return series is halted.
+// Judge records a result of the canary query. When the query begins to return series, all soaking changes are halted.
 func (p *Publisher) Judge(v Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was := p.verdict
-	if v.Err { // the last answer counts as long as it can
+	if v.Err { // the last answer remains in force
 		v.Firing = was.Firing
 	}
 	if p.verdict = v; v.Firing && !was.Firing {
@@ -84,7 +84,7 @@ func (p *Publisher) Judge(v Verdict) {
 	p.promote()
 }
 
-// halt halts what soaks in a scope. The caller holds mu.
+// halt halts the soaking entries of a scope. The caller holds mu.
 func (p *Publisher) halt(scope Scope, by, why string) {
 	next := *p.standing.Load()
 	var halted keptList
@@ -107,7 +107,7 @@ func (p *Publisher) again(released func(kube.Ref) bool, a *Acceptance) {
 	}
 }
 
-// steerCanary carries out an order about what soaks. The caller holds mu.
+// steerCanary carries out an order about soaking changes. The caller holds mu.
 func (p *Publisher) steerCanary(o Order) error {
 	list := p.standing.Load().list
 	chosen, err := list.chosen(o)
@@ -130,7 +130,7 @@ func (p *Publisher) steerCanary(o Order) error {
 	return nil
 }
 
-// chosen returns the entries that an order about what soaks changes.
+// chosen returns the entries that an order about soaking changes affects.
 func (l keptList) chosen(o Order) (keptList, error) {
 	chosen := l.soaking().where(func(k *Kept) bool { return o.Scope.Has(k.Ref) && (o.Promote || k.Soak.Halted == "") })
 	if len(chosen) == 0 {
@@ -156,8 +156,8 @@ func (p *Publisher) previewCanary(o Order, s *situation) (before, after *table.T
 	return p.Table(), p.policy.build(s, p.newest, s.list.objects().without(chosen)).table, nil
 }
 
-// recordCanary logs and records what begins to soak with a decision, and what is promoted: a is the acceptance that caused it,
-// or nil.
+// recordCanary logs and records which changes begin to soak with a decision, and which are promoted: a is the acceptance that
+// caused it, or nil.
 func (p *Publisher) recordCanary(was keptList, d *decision, a *Acceptance) {
 	fresh := d.list.soaking().where(func(k *Kept) bool {
 		old := was.find(k.Ref)
@@ -183,7 +183,7 @@ func (p *Publisher) recordCanary(was keptList, d *decision, a *Acceptance) {
 	p.decided(what, d.promoted, a)
 }
 
-// decided records a decision about what soaks, with how long it soaked and what the query returned. The caller holds mu.
+// decided records a decision about a soaking change, with its soak time and the result of the query. The caller holds mu.
 func (p *Publisher) decided(what string, list keptList, a *Acceptance) {
 	t := p.Table()
 	if t == nil || len(list) == 0 {

@@ -4,8 +4,9 @@
 //
 // # An offer
 //
-// A producer calls [Publisher.Begin] before it asks its source, and [Attempt.Offer] with the result. A failed attempt needs no further
-// call. The sink is therefore told when each read begins and ends, in this order, and about commands, and nothing else.
+// A producer calls [Publisher.Begin] before it reads its source, and [Attempt.Offer] with the result. A failed attempt needs no
+// further call. The sink is therefore notified of the begin and end of each read, in this order, of commands, and of nothing
+// else.
 //
 // An offer is one decision (decide.go): a pure function of the newest read, what is served, and the list of exceptions, except that the guard
 // remembers what was lost within its window. The rest of the package is the shell around it: offer.go serves a decision and records it, steer.go
@@ -17,14 +18,15 @@
 // Every reason to serve an object at an earlier version than the newest one is an entry of one list: see [Kept]. Everything else
 // of the newest snapshot is served with it, so one team's accident delays no other team (guarantee Live). An entry ends when the
 // object is back or its requests are answered, at its end, which is fixed when it is created, or by acceptance. The list is on
-// disk before a table with kept objects is served, and the next process continues with it.
+// disk before a table with kept objects is served, and the next process resumes it.
 //
 // When the guard reports an accident, everything that was lost within its window is restored at the versions last served. While
 // the accident is going on, for one window from its beginning, every further lost object is kept as well. A failed read is no
 // evidence for either side.
 //
-// Where only tables are known, as on relays and data planes, the whole table is held by entries of the same list (hold.go). So it is on a route server
-// whose objects are unknown: after a restart without a history, and with a loss that happened meanwhile.
+// Where only tables are known, as on relays and data planes, the whole table is held by entries of the same list (hold.go). The
+// same applies to a route server whose objects are unknown: after a restart without a history, and with a loss during the
+// restart.
 //
 // Before the first table the guard has nothing to compare with, so it passes any table that is not empty. [Publisher.CompareWith] sets
 // the table of another replica for the comparison. If the first table is then held, nothing is served.
@@ -96,14 +98,14 @@ type Config struct {
 	Builder Builder
 	// Review objects to routes of tables that are compiled from snapshots; nil means no review. It needs a Builder.
 	Review Review
-	// Canary is served the newest versions of objects before the fleet is. It needs a Builder.
+	// Canary configures serving the newest versions of objects to a canary before the fleet. It needs a Builder.
 	Canary CanaryConfig
 	// Changed returns the versions of objects that an earlier process served last, of those that differ from a snapshot; nil for one that was
-	// not served. known is false if nothing is known of it. It is called until this process has served a read, and may be nil.
+	// not served. known is false if there is no record. It is called until this process has served a read, and may be nil.
 	Changed func(newest *kube.Snapshot) (changed map[kube.Ref]kube.Object, known bool)
 	// File is the last-known-good file, which Boot loads.
 	File FileConfig
-	// Decided is told about each hold and its release. It must not block. It may be nil.
+	// Decided is called with each hold and its release. It must not block. It may be nil.
 	Decided func(api.Decision)
 
 	Logger  *slog.Logger // nil means no log

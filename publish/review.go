@@ -17,12 +17,12 @@ const (
 	ReasonTakeover guard.Code = "takeover" // the object would take requests of others
 )
 
-// Reasons returns everything that objects are kept for, for metrics with a series for each.
+// Reasons returns all reasons for keeping objects, for metrics with one series each.
 func Reasons() []guard.Code {
 	return append(guard.Codes(), ReasonTrial, ReasonTakeover, ReasonFreeze, ReasonPin, ReasonCanary)
 }
 
-// reviewed reports whether a reason is one of a review.
+// reviewed reports whether a reason comes from a review.
 func reviewed(r guard.Code) bool { return r == ReasonTrial || r == ReasonTakeover }
 
 // Objection is the reason why a route may not be published.
@@ -31,12 +31,12 @@ type Objection struct {
 	Detail string
 	// Pending means that there is no result yet. The object waits without being counted as kept.
 	Pending bool
-	// Lapsed means that the review timed out: what is not kept so far is published.
+	// Lapsed means that the review timed out: objects not kept so far are published.
 	Lapsed bool
 }
 
-// MoreSerious reports whether one objection outweighs another: a trial that failed outweighs one that is pending, that a takeover, and
-// that a trial that lapsed.
+// MoreSerious reports whether one objection outweighs another: a failed trial outweighs a pending one, which outweighs a
+// takeover, which outweighs a lapsed trial.
 func (o Objection) MoreSerious(than Objection) bool {
 	rank := func(o Objection) int {
 		switch {
@@ -55,19 +55,19 @@ func (o Objection) MoreSerious(than Objection) bool {
 // Objections are objections to routes, by their ids.
 type Objections map[string]Objection
 
-// Add adds an objection. Of two to one route the more serious one stays.
+// Add adds an objection. If a route already has one, the more serious one stays.
 func (all Objections) Add(id string, o Objection) {
 	if other, twice := all[id]; !twice || o.MoreSerious(other) {
 		all[id] = o
 	}
 }
 
-// A Review returns objections to routes of a table that are new or changed; the caller owns them. before is the served table, or that of a
-// replica, or nil. It must not wait: a later offer asks again.
+// A Review returns objections to routes of a table that are new or changed; the caller owns them. before is the served table, or
+// the table of a replica, or nil. It must not block: a later offer asks again.
 type Review func(before, after *table.Table) Objections
 
-// objections asks the review about a table. The objects that are kept for a takeover are compared with the newest version of all others: those that
-// they would take from may have changed as well.
+// objections asks the review about a table. Objects kept for a takeover are compared with the newest version of all others,
+// because the affected objects may have changed as well.
 func (p *policy) objections(s *situation, wanted Candidate, base, t *table.Table) Objections {
 	if p.review == nil {
 		return nil
@@ -114,8 +114,8 @@ func (p *policy) refuse(s *situation, wanted Candidate, base *table.Table) (refu
 	return refused.sorted(), true
 }
 
-// withhold takes the routes out of a decision to which the review objects although their objects have not changed: something that they refer to
-// has, such as a service. A route that is served keeps its predicates and filters; one that is not is left out.
+// withhold removes from a decision the routes that the review rejects although their objects have not changed, only something
+// they refer to, such as a service. A served route keeps its predicates and filters; any other is left out.
 func (p *policy) withhold(s *situation, d *decision, base *table.Table) {
 	objections := p.objections(s, d.wanted, base, d.table)
 	if len(objections) == 0 {
@@ -141,7 +141,7 @@ func (p *policy) withhold(s *situation, d *decision, base *table.Table) {
 		}
 		k := *refused[0]
 		if was := d.list.find(owner); was != nil {
-			k = *was // kept for something else as well
+			k = *was // also kept for another reason
 		} else {
 			k.Version = kube.Version{} // the object itself is served
 		}
@@ -160,8 +160,8 @@ func (p *policy) ownersOf(s *kube.Snapshot, ids []string) map[string]kube.Ref {
 	return p.builder.OwnersOf(ids)
 }
 
-// withRoutes returns routes of a build with those that entries keep: as they are served, or not at all. One that the build lacks has no endpoints
-// any more because its service was deleted, so it is not served either.
+// withRoutes returns the routes of a build, with kept routes as they are served, or removed. A route missing in the build has
+// lost its endpoints because its service was deleted, so it is not served either.
 func (s *situation) withRoutes(routes table.List, list keptList) table.List {
 	list = list.where(func(k *Kept) bool { return len(k.Routes) > 0 })
 	if len(list) == 0 {
@@ -192,8 +192,8 @@ func (s *situation) withRoutes(routes table.List, list keptList) table.List {
 	return routes
 }
 
-// asServed returns a route with the predicates and filters that it is served with, and the backend that it has now. Where either of the two has no
-// endpoints, its filters make the answer, so they come with its backend.
+// asServed returns a route with its served predicates and filters and its current backend. If either version has no endpoints,
+// its filters produce the response, so filters and backend stay together.
 func asServed(was, is *table.Route) *table.Route {
 	old, oldErr := was.Parse()
 	now, nowErr := is.Parse()
@@ -209,7 +209,7 @@ func asServed(was, is *table.Route) *table.Route {
 	return &route
 }
 
-// objectionTo takes the objections to routes of an object, and returns the most serious one.
+// objectionTo removes the objections to routes of an object, and returns the most serious one.
 func (p *policy) objectionTo(o kube.Object, objections Objections) (Objection, bool) {
 	own := make(Objections)
 	for _, r := range p.builder.RoutesOf(o) {
@@ -221,7 +221,7 @@ func (p *policy) objectionTo(o kube.Object, objections Objections) (Objection, b
 	return mostSerious(own), len(own) > 0
 }
 
-// mostSerious returns the most serious objection, of several the one of the first route by id.
+// mostSerious returns the most serious objection; among equals, the objection to the first route by id.
 func mostSerious(of Objections) (worst Objection) {
 	first := ""
 	for _, id := range slices.Sorted(maps.Keys(of)) {

@@ -18,9 +18,9 @@ import (
 
 // Reasons of operators, in addition to the reasons of package guard and of reviews. They end at a chosen time or with a release.
 //
-// A freeze is an entry of the list itself, about all objects, the objects of a namespace, or one. What changes while it lasts is
-// kept at its version of then, as an entry with the same reason. A pin is an entry of one object at some version. An object has
-// the version of its pin, else of a freeze, else what reviews and the guard say of its newest version.
+// A freeze is an entry of the list itself, about all objects, the objects of a namespace, or one. An object that changes during a
+// freeze is kept at its frozen version, as an entry with the same reason. A pin is an entry of one object at some version. An
+// object has the version of its pin, else of a freeze, else the version that reviews and the guard allow.
 const (
 	ReasonFreeze guard.Code = "freeze" // the object changed while it was frozen
 	ReasonPin    guard.Code = "pin"    // an operator has chosen its version
@@ -89,13 +89,13 @@ type Order struct {
 	// Freeze keeps the objects of Scope at the versions that are served now, and Pins keeps objects at the versions that they have, which may be none.
 	// Both may be set. Release ends the freezes and pins of Scope instead: those of objects in it, and freezes of a part of it.
 	Freeze, Release bool
-	// Promote publishes what soaks or was halted in Scope, and Halt halts what soaks there.
+	// Promote publishes soaking and halted changes in Scope, and Halt halts soaking ones.
 	Promote, Halt bool
 	Pins          []*Kept // as of [Pin]
 	Scope         Scope
 	// Until is when it expires; zero means that it lasts until a release.
 	Until time.Time
-	// By and Why say who decided and for what reason. They are only stored.
+	// By and Why record who decided, and the reason. They are only stored.
 	By, Why string
 }
 
@@ -120,7 +120,7 @@ var (
 
 var errNothingRead = errors.New("no data yet; try again once the route server is ready")
 
-// orderDigest tells lists of freezes and pins apart, for replicas that must agree: scopes, objects, versions and ends.
+// orderDigest identifies a list of freezes and pins by scopes, objects, versions and ends, so that replicas can compare.
 func (l keptList) orderDigest() table.Digest {
 	orders := l.freezesAndPins()
 	if len(orders) == 0 {
@@ -292,8 +292,8 @@ func (s *situation) newPins(entries keptList) keptList {
 }
 
 // Steer carries out an order at once, with the objects of the last read. What a pin removes is no accident, so the guard does not
-// keep it; what the end of a freeze or pin would remove is judged like any change. The error is [ErrNotSteered], says that only
-// tables are known, or that the order could not be made durable: then nothing has changed.
+// keep it; what the end of a freeze or pin would remove is judged like any change. Steer returns [ErrNotSteered], or an error if
+// only tables are known or the order could not be made durable: then nothing has changed.
 func (p *Publisher) Steer(o Order) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -42,7 +42,7 @@ const tablesHelp = `Each table is a file of routes, such as the copy that a data
 such as http://routesrv/routes or http://routesrv/routes/eu-central-1a; the URL of the support listener of a Skipper, such as
 http://10.2.0.7:9911/routes; or -, routes on standard input.`
 
-// steeringHelp is about commands that change what is served.
+// steeringHelp describes commands that change what is served.
 const steeringHelp = `The command shows first what would change, and asks; without a terminal, use --yes or --dry-run. It goes to all replicas, in the pods, as
 accept does. A replica that starts takes the list from the others.
 

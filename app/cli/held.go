@@ -113,7 +113,7 @@ func (s *session) writeHeld(r query.Reply[*holding]) error {
 // maxHeldLines is how many lines of a comparison are printed.
 const maxHeldLines = 60
 
-// writeHead prints the first lines of a text, and how many more there are.
+// writeHead prints the first lines of a text, and the number of omitted ones.
 func writeHead(w io.Writer, text []byte) error {
 	lines := bytes.SplitAfter(text, []byte("\n"))
 	if more := len(lines) - maxHeldLines; more > 1 {

@@ -130,7 +130,7 @@ func (j *logJob) run(ctx context.Context, s *session) (int, error) {
 	}
 }
 
-// largest returns the entries that removed routes, those that removed the most first.
+// largest returns the entries that removed routes, those with the most removed routes first.
 func (j *logJob) largest(all entries) entries {
 	all = slices.DeleteFunc(all, func(e api.HistoryEntry) bool { return e.Removed == 0 })
 	slices.SortStableFunc(all, func(a, b api.HistoryEntry) int { return cmp.Compare(b.Removed, a.Removed) })

@@ -111,7 +111,7 @@ func printPosted[T any](s *session, command string, r query.Reply[*posted[T]], s
 	return status, nil
 }
 
-// acceptJob publishes what is held: all, or with namespaces and objects some of the kept objects.
+// acceptJob publishes held content: all of it, or only kept objects selected by namespace or name.
 type acceptJob struct{ decision }
 
 // digestForm matches a digest.
@@ -328,7 +328,8 @@ func (j *steerJob) preview(ctx context.Context, s *session, r Replica, form url.
 	return &answer.said, nil
 }
 
-// carryOut gives one replica the command. Of a roll back it names the versions, because replicas number their entries differently.
+// carryOut sends the command to one replica. For a rollback it names the versions, because replicas number their entries
+// differently.
 func (j *steerJob) carryOut(ctx context.Context, s *session, r Replica, form url.Values, planned *api.Steered) (answer *posted[api.Steered], err error) {
 	if j.order != api.SteerRollback || len(planned.Pins) == 0 {
 		return post[api.Steered](ctx, r, api.PathSteering, form)

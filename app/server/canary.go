@@ -32,9 +32,9 @@ const (
 	queryTimeout = 5 * time.Second
 	// promoteEvery is the maximum interval between checks for due changes; a promotion happens when it is due.
 	promoteEvery = time.Second
-	// promotedShown is for how long teams are told of a promotion.
+	// promotedShown is how long teams see a promotion.
 	promotedShown = 2 * time.Minute
-	maxSeries     = 3 // that the words about a verdict have
+	maxSeries     = 3 // in the text of a verdict
 )
 
 // LogQueryFailed means that no verdict is available.
@@ -43,12 +43,12 @@ const LogQueryFailed = "canary query failed, soaks are extended"
 // CanaryConfig sets how long changes are served to the canary alone, and which query judges them.
 type CanaryConfig struct {
 	Soak time.Duration // 0 means that nothing soaks
-	// Query is an alert expression, and Prometheus the server that is asked; both or none are set.
+	// Query is an alert expression, and Prometheus the server to query; set both or neither.
 	Query      string
 	Prometheus *url.URL
 }
 
-// canary serves the second table of a server, and asks Prometheus whether it does harm.
+// canary serves the second table of a server, and queries Prometheus for harm it does.
 type canary struct {
 	s       *Server
 	cache   *etagcache.Cache
@@ -108,7 +108,7 @@ func (c *canary) note(list []*publish.Kept) {
 	}
 }
 
-// run promotes what is due, and asks Prometheus, until the context ends.
+// run promotes due changes, and queries Prometheus, until the context ends.
 func (c *canary) run(ctx context.Context) {
 	var asking sync.WaitGroup
 	if c.query != nil {
@@ -129,7 +129,7 @@ func (c *canary) run(ctx context.Context) {
 	}
 }
 
-// ask asks Prometheus until the context ends.
+// ask queries Prometheus until the context ends.
 func (c *canary) ask(ctx context.Context) {
 	for tick := time.NewTicker(queryEvery); ; {
 		v := c.judge(ctx)
@@ -160,7 +160,7 @@ func (c *canary) ask(ctx context.Context) {
 	}
 }
 
-// judge asks once, with the meaning of an alert expression: every series of the answer fires.
+// judge queries once, as for an alert expression: every returned series fires.
 func (c *canary) judge(ctx context.Context) publish.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -190,7 +190,7 @@ func (c *canary) judge(ctx context.Context) publish.Verdict {
 	return v
 }
 
-// status returns what soaks; nil without a canary.
+// status returns the soaking changes; nil without a canary.
 func (c *canary) status() *api.Canary {
 	if c == nil {
 		return nil

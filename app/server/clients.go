@@ -47,7 +47,7 @@ func (s *Server) newClients() {
 // replicaName returns the name of the host, which is the name of the pod unless the pod shares the network of its node. A listener other
 // than the default is part of the name, because several replicas can share a host.
 func replicaName(listener string) string {
-	host, _ := os.Hostname() // without it, the listener must do
+	host, _ := os.Hostname() // without it, the name is the listener alone
 	switch {
 	case listener == DefaultSupportAddress:
 		return host
@@ -116,7 +116,7 @@ func (s *Server) serveClients(w http.ResponseWriter, r *http.Request) {
 	})(w, r)
 }
 
-// merged asks the peers, and collects the clients of this replica meanwhile.
+// merged queries the peers, and collects the clients of this replica meanwhile.
 func (c *clients) merged(ctx context.Context, q fleet.Query) *fleet.View {
 	var answers []fleet.Answer
 	var asking sync.WaitGroup
@@ -128,7 +128,7 @@ func (c *clients) merged(ctx context.Context, q fleet.Query) *fleet.View {
 	return fleet.Merge(own, answers, q)
 }
 
-// local answers a peer. It asks no other replica, so that two replicas never wait for each other.
+// local answers a peer. It queries no other replica, so that two replicas never wait for each other.
 func (c *clients) local(w http.ResponseWriter, r *http.Request, q fleet.Query) {
 	done, ok := c.locals.Wait(r.Context(), localViewWait)
 	if !ok {

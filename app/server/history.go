@@ -54,7 +54,7 @@ func newRecorder(s *Server) *recorder {
 	return &recorder{s: s, wake: make(chan struct{}, 1), History: history.Open(cfg)}
 }
 
-// published notes that another table is served. It does not wait.
+// published records that a different table is served. It does not block.
 func (r *recorder) published() {
 	served := r.s.publisher.Served()
 	if served == nil || served.Snapshot == nil {
@@ -69,7 +69,7 @@ func (r *recorder) published() {
 	r.notify()
 }
 
-// decided notes a decision. It does not wait.
+// decided records a decision. It does not block.
 func (r *recorder) decided(d api.Decision) {
 	r.mu.Lock()
 	if r.decisions = append(r.decisions, d); len(r.decisions) > publish.ShownDecisions {
@@ -108,7 +108,7 @@ func (r *recorder) run(ctx context.Context) {
 	}
 }
 
-// record records what waits.
+// record records all waiting publications.
 func (r *recorder) record() {
 	r.mu.Lock()
 	all, decisions, takeovers := r.served, r.decisions, r.takeovers
@@ -154,7 +154,7 @@ func (s *Server) historyEndpoints() []httpserve.Endpoint {
 	}
 }
 
-// serveKeptHistory passes the history on to a replica that starts.
+// serveKeptHistory sends the history to a starting replica.
 func (s *Server) serveKeptHistory(w http.ResponseWriter, _ *http.Request) {
 	if s.history == nil || s.history.Empty() {
 		http.Error(w, "no history", http.StatusNotFound)
@@ -166,7 +166,7 @@ func (s *Server) serveKeptHistory(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// moment parses a time: RFC 3339, the time of a day that was last such as 12:03, or how long ago such as 90m.
+// moment parses a time: RFC 3339, the most recent occurrence of a time of day such as 12:03, or an age such as 90m.
 func moment(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -278,7 +278,7 @@ func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) {
 	page.Send(w, form, body)
 }
 
-// between compares what two entries served; to may be "now".
+// between compares the tables of two entries; to may be "now".
 func (s *Server) between(ctx context.Context, from uint64, to string) (*shadowdiff.Comparison, error) {
 	tableOf := func(n uint64) (*table.Table, *kube.Snapshot, error) {
 		intent, err := s.history.Intent(n)

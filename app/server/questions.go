@@ -240,7 +240,7 @@ func matchOptions(q url.Values, o match.Options) (match.Options, error) {
 	return o, nil
 }
 
-// proxyOptions returns what the flags of the server say about the proxies.
+// proxyOptions returns the options of the proxies that the server's flags describe.
 func (s *Server) proxyOptions() match.Options {
 	o := s.cfg.Compile
 	return match.Options{
@@ -316,7 +316,7 @@ func (s *Server) hold(query explain.Query) *explain.Hold {
 	return h
 }
 
-// addShares adds how many clients have the routes. It does not ask the peers: the share is the one of this replica.
+// addShares adds how many clients have the routes. It does not query the peers: the share is this replica's.
 func (s *Server) addShares(e *explain.Explanation) {
 	for i := range e.Objects {
 		o := &e.Objects[i]

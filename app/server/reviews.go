@@ -49,7 +49,7 @@ func (r *reviews) review(before, after *table.Table) publish.Objections {
 	return objections
 }
 
-// failures returns what failed the trials of this server, for webhooks.
+// failures returns the failed trials of this server, for webhooks.
 func (r *reviews) failures() []api.TrialFailure {
 	if r.trial == nil {
 		return []api.TrialFailure{}

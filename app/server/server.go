@@ -51,7 +51,7 @@ type Config struct {
 	Upstream dataplane.Config
 
 	Compile rules.Options
-	// Selection is that of Source, for explanations.
+	// Selection is the one of Source, for explanations.
 	Selection kube.Selection
 	Guard     guard.Config
 	Review    Review
@@ -66,8 +66,8 @@ type Config struct {
 	// TLS protects the main listener, and RequestFilters filter its requests, in order.
 	TLS            httpserve.TLSConfig
 	RequestFilters []*eskip.Filter
-	// WaitForHealthcheckInterval is how long to keep serving after Run was told to end. ShutdownTimeout is how long open requests may
-	// then take, by default [DefaultShutdownTimeout].
+	// WaitForHealthcheckInterval is how long to keep serving after the context of Run ends. ShutdownTimeout is how long open
+	// requests may then take, by default [DefaultShutdownTimeout].
 	WaitForHealthcheckInterval, ShutdownTimeout time.Duration
 	// MaxConnections is how many connections the main listener holds, by default [DefaultMaxConnections]; the limit of open files may
 	// allow fewer: see [httpserve.MainConnections].
@@ -122,7 +122,7 @@ const (
 	DefaultHistory         = 256 << 20
 )
 
-// Review configures what a change must pass before it is published.
+// Review configures the checks that a change must pass before it is published.
 type Review struct {
 	// TrialProxy is the support listener of the trial proxy; nil for none. TrialTraffic is its listener for requests.
 	TrialProxy, TrialTraffic *url.URL
@@ -241,7 +241,7 @@ func (s *Server) newTables() error {
 	return s.newPoller()
 }
 
-// publicationOf describes a table that is served from now on.
+// publicationOf describes a newly served table.
 func publicationOf(t *table.Table, stale bool) fleet.Publication {
 	one := fleet.Publication{Name: fleet.Name{Digest: t.Digest(), Revision: t.Revision()}, Routes: t.Len(), Bytes: t.Bytes(), Took: -1}
 	if !stale {
@@ -399,7 +399,7 @@ func (s *Server) runTables(ctx context.Context) error {
 }
 
 // askPeers asks the other replicas for what a server without a last-known-good file lacks: the table to compare its first table with, and what is kept;
-// for what operators have frozen and pinned while this process did not run; and for the history if there is none. It logs what it finds.
+// for freezes and pins set while this process was down; and for the history if there is none. It logs what it finds.
 func (s *Server) askPeers(ctx context.Context) {
 	if s.publisher.Served() == nil {
 		s.findPeer(ctx)

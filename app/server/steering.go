@@ -239,7 +239,7 @@ func (s *Server) pins(c *command) error {
 	return nil
 }
 
-// differing returns the versions as of the entry of a command that differ from what is served, and fills in its names and words.
+// differing returns the versions in the entry of a command that differ from the served ones, and fills in its names and words.
 func (s *Server) differing(c *command) ([]*history.Version, error) {
 	if !c.at.IsZero() {
 		e, ok := s.history.At(c.at)
@@ -346,7 +346,7 @@ func authenticates(r *table.Route) (names []string) {
 	return names
 }
 
-// steering returns what is frozen and pinned; nil if nothing is.
+// steering returns the freezes and pins; nil if there are none.
 func (s *Server) steering() *api.Steering {
 	orders, digest := s.publisher.Orders()
 	if len(orders) == 0 {

@@ -143,7 +143,7 @@ const LogTakeover = "a change takes requests of others"
 const allowTakeover = "routesrv.dev/allow-takeover-by"
 
 const (
-	lookSteps     = 200_000 // of one namespace in a look at what is published, about as many microseconds: a hostile object must not cost seconds
+	lookSteps     = 200_000 // of one namespace in a published table, about as many microseconds: a hostile object must not cost seconds
 	questionSteps = 500_000 // in an answer
 	maxNotices    = 100     // takeovers that are remembered
 	noticeTime    = time.Hour
@@ -214,8 +214,8 @@ func (n *takeovers) ownerFunc(before, after *kube.Snapshot) shadowdiff.OwnerFunc
 	}
 }
 
-// between returns the takeovers between two tables that were served one after the other: those that the policy has let pass, if it has just looked at
-// them.
+// between returns the takeovers between two consecutively served tables: those that the policy has allowed, if it has just looked
+// at them.
 func (n *takeovers) between(ctx context.Context, before, after side) *takeover.Report {
 	n.mu.Lock()
 	known := n.checked

@@ -95,8 +95,8 @@ func (b *ingressBuilder) checkWeightNames() {
 // share is a backend's part of the traffic. The zero share is all of it.
 type share struct {
 	part *eskip.Predicate // nil for all
-	// rest is how many True() predicates follow, one for each backend that is split off later. They are made for each route: those of all
-	// backends grow with the square of their number.
+	// rest is how many True() predicates follow, one for each backend that is split off later. They are made for each route: the
+	// predicates of all backends grow with the square of their number.
 	rest int
 	// none marks a backend without traffic. Ingresses create no route for it, RouteGroups do.
 	none bool

@@ -259,7 +259,7 @@ type mergedSlices []*kube.EndpointSlice
 // endpoints returns the ready addresses. An address that terminates in any slice is excluded, whatever the order of the slices.
 func (g mergedSlices) endpoints() []endpoint {
 	var all []endpoint
-	position := make(map[string]int) // in all, by address; gone for one that terminates
+	position := make(map[string]int) // in all, by address; deleted for a terminating one
 	const gone = -1
 	for _, s := range g {
 		for i := range s.Endpoints {

@@ -12,8 +12,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// index has the backends of a snapshot by name, and what is wrong with them. It is immutable; indexes of similar backends
-// share most of their nodes.
+// index has the backends of a snapshot by name, and their problems. It is immutable; indexes of similar backends share most of
+// their nodes.
 type index struct {
 	services *btree.BTreeG[*Service]
 	problems *btree.BTreeG[findingsOf]
@@ -121,7 +121,7 @@ func (x *index) with(b *kube.Backends, endpointSlices bool) (*index, []*Service)
 type indexEdit struct {
 	*index
 	endpointSlices bool
-	services       map[kube.ServiceKey]*Service // those that may differ
+	services       map[kube.ServiceKey]*Service // services that may differ
 }
 
 // of returns a service to change.
@@ -257,7 +257,7 @@ func (s *Set) View(of *kube.Snapshot, from *View) (v *View, differ []*Service) {
 // this one.
 func (v *View) Ambiguous() bool { return v.twice }
 
-// Problems returns what is wrong with the backends themselves.
+// Problems returns the problems of the backends themselves.
 func (v *View) Problems() (all []Problem) {
 	v.problems.Scan(func(f findingsOf) bool {
 		all = append(all, f.list...)
@@ -279,8 +279,7 @@ func (v *View) Before(o kube.Ref) *View {
 	return &sooner
 }
 
-// With returns a view with more Services, Endpoints and slices. Those of one name come in place of what the snapshot has of
-// that kind.
+// With returns a view with more Services, Endpoints and slices. Objects of one name replace what the snapshot has of that kind.
 func (s *Set) With(v *View, b *kube.Backends) *View {
 	next := *v
 	next.resolved, next.beside = make(map[endpointsKey]resolution), make(map[kube.ServiceKey]*Service)

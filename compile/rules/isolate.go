@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// What goes wrong with one object must not cost another object its routes: neither a mistake in this program nor an object that
-// compiles to more than a process can hold.
+// A fault in one object must not cost another object its routes: neither a mistake in this program nor an object that compiles to
+// more than a process can hold.
 
 // DefaultMaxObjectBytes is the default of [Options.MaxObjectBytes].
 const DefaultMaxObjectBytes = 8 << 20

@@ -32,7 +32,7 @@ type Unit struct {
 	Groups []HostGroup
 }
 
-// Problems returns what was found while the object was compiled, in the order of detection. The slice must not be changed.
+// Problems returns the problems found while compiling the object, in the order of detection. The slice must not be changed.
 func (u *Unit) Problems() []Problem { return u.list }
 
 // Services returns what the object looked up of services, including missing ones, in the order of the lookups.

@@ -142,7 +142,7 @@ func (s *search) lostCatchAll(host string, catchAll *eskip.Route) {
 	}
 }
 
-// pair looks for a request that the changed route takes from the other one.
+// pair searches for a request that the changed route takes from the other one.
 func (s *search) pair(from, to shadowdiff.Owner, of, by *eskip.Route, brought string) {
 	var requests []match.Request
 	complete := false

@@ -54,7 +54,7 @@ type search struct {
 
 	// of the chunk that is being compared
 	old, new *match.Table
-	had, has map[string][]shadowdiff.Owner // who has routes of a host
+	had, has map[string][]shadowdiff.Owner // owners of routes of a host
 }
 
 // cause is a change of a host, and one of its routes for it.

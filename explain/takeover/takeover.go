@@ -84,7 +84,7 @@ func (r *Report) Doubts() []Unknown {
 	return all
 }
 
-// Takeover is what one owner takes from another.
+// Takeover describes the requests that one owner takes from another.
 type Takeover struct {
 	From shadowdiff.Owner `json:"from"`
 	To   shadowdiff.Owner `json:"to"`

@@ -189,7 +189,7 @@ func (h *History) Find(name string) (*Version, error) {
 	return nil, fmt.Errorf("%s at this version: %w", v.Ref, ErrNoEntry)
 }
 
-// maxExport limits what a replica accepts from another one, in bytes.
+// maxExport limits an export accepted from another replica, in bytes.
 const maxExport = 64 << 20
 
 // Export writes the newest segments in the form of their files. Segments that are appended to meanwhile are cut at the end of a
