@@ -33,7 +33,7 @@ func (c *Compiler) build(s *kube.Snapshot, recent []*Result) *Result {
 	return result
 }
 
-// derive derives the state of a snapshot from the one of another by what the two do not share. It reuses units of recent
+// derive derives the state of a snapshot from another state by the differences of their snapshots. It reuses units of recent
 // builds. It returns nil if the state can only be built from nothing.
 func (c *Compiler) derive(base *Result, s *kube.Snapshot, recent []*Result) *change {
 	next := base.state.change()

@@ -178,8 +178,8 @@ func (c *Compiler) ServicesOf(o kube.Object) []kube.ServiceKey {
 	return keys
 }
 
-// unitOf returns the unit that an object had in the last build with it; nil if it has none. Those of the latest snapshot stay known, however many
-// others are compiled.
+// unitOf returns the unit that an object had in the last build with it; nil if it has none. Units of the latest snapshot stay
+// known, however many others are compiled.
 func (c *Compiler) unitOf(o kube.Object) *rules.Unit {
 	builds := slices.Clip(c.builds())
 	if latest := c.latest.Load(); latest != nil {

@@ -53,7 +53,7 @@ func with(s *set[entry], hash uint64) iter.Seq[claim] {
 	}
 }
 
-// contest is what becomes of an id that several routes claim. It is immutable.
+// contest is the outcome for an id that several routes claim. It is immutable.
 type contest struct {
 	hash   uint64 // of the id
 	id     string

@@ -8,10 +8,10 @@
 // further call. The sink is therefore notified of the begin and end of each read, in this order, of commands, and of nothing
 // else.
 //
-// An offer is one decision (decide.go): a pure function of the newest read, what is served, and the list of exceptions, except that the guard
-// remembers what was lost within its window. The rest of the package is the shell around it: offer.go serves a decision and records it, steer.go
-// and accept.go change the list, and file.go and keptfile.go write to disk. If the sink panics, the served table and its names are the same as
-// before the offer.
+// An offer is one decision (decide.go): a pure function of the newest read, the served table, and the list of exceptions, except
+// that the guard remembers losses within its window. The rest of the package is the shell around it: offer.go serves a decision
+// and records it, steer.go and accept.go change the list, and file.go and keptfile.go write to disk. If the sink panics, the
+// served table and its names are the same as before the offer.
 //
 // # Kept objects
 //

@@ -21,7 +21,7 @@ import (
 // question is a request to the support listener of a cluster.
 type question struct {
 	path string
-	// rounds is how often it is asked, in times of Config.Every.
+	// rounds is the interval of the question, in multiples of Config.Every.
 	rounds int
 	// read reads the answer and returns what it changes in the document of the cluster.
 	read func(b *Board, r io.Reader) (func(*api.BoardCluster), error)
@@ -261,7 +261,8 @@ func most(counts map[string]int) (all []api.BoardCount) {
 const (
 	// maxAge is how old the last read of a source may be.
 	maxAge = time.Minute
-	// settling is the time after the start of a data plane that need not be clean: its two sides begin at different moments.
+	// settling is the time after the start of a data plane in which differences are ignored: its two sides start at different
+	// moments.
 	settling = 15 * time.Minute
 )
 

@@ -1,13 +1,13 @@
 // Package board asks the route servers of many clusters live, and shows them side by side on one page for one person.
 //
 // A [Board] asks each cluster a few small questions in turn: its status, its clients, its problems and its history. It stores nothing and
-// copies nothing anywhere: what the page shows is in memory until the next answer, and the details are the cluster's own console, which is
-// passed through. Each person sees what the transports of the clusters let this person see.
+// copies nothing anywhere: the page's content is in memory until the next answer, and details come from the cluster's own
+// console, which is proxied. Users see only what their transports to the clusters permit.
 //
 // # Budget
 //
 // A fixed number of workers asks all clusters. A cluster has at most one question at a time. One that exceeds the short time limit counts as slow
-// until it answers in time again: its limit and its intervals are longer, and a part of the workers never waits for slow ones. Browsers
+// until it answers in time again: its limit and its intervals are longer, and some workers never serve slow clusters. Browsers
 // get the newest state of each cluster that changed, never a queue.
 package board
 
@@ -109,7 +109,7 @@ func New(cfg Config) (*Board, error) {
 	return b, nil
 }
 
-// Run asks all clusters until ctx ends, and returns when everything that it started has ended.
+// Run queries all clusters until ctx ends, and returns once everything it started has stopped.
 func (b *Board) Run(ctx context.Context) {
 	for range workers {
 		b.running.Go(func() { b.work(ctx) })
@@ -268,7 +268,7 @@ func (c *cluster) away(err error, now time.Time) {
 	c.target = nil
 }
 
-// touch tells browsers that a cluster changed. The caller holds mu.
+// touch notifies browsers that a cluster changed. The caller holds mu.
 func (b *Board) touch(c *cluster) {
 	b.version++
 	c.version = b.version

@@ -66,8 +66,8 @@ func daysText(d time.Duration) string {
 	return fmt.Sprintf("%d min", d/time.Minute)
 }
 
-// Serve serves the page on a listener of the loopback interface until ctx ends, and asks the clusters meanwhile. It returns when everything that
-// it started has ended.
+// Serve serves the page on a listener of the loopback interface until ctx ends, and queries the clusters meanwhile. It returns
+// once everything it started has stopped.
 func (b *Board) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"github.com/routesrv/routesrv/app/query"
 )
 
-// canaryJob lists what soaks.
+// canaryJob lists soaking changes.
 type canaryJob struct{ noFlags }
 
 func (canaryJob) run(ctx context.Context, s *session) (int, error) {
@@ -40,7 +40,7 @@ func (canaryJob) run(ctx context.Context, s *session) (int, error) {
 	})
 }
 
-// soakingKey is the same for replicas on which the same soaks, with the same end.
+// soakingKey is equal for replicas with the same soaking changes and the same end.
 func soakingKey(st *serverStatus) string {
 	if st.Canary == nil {
 		return ""
@@ -52,7 +52,7 @@ func soakingKey(st *serverStatus) string {
 	return key
 }
 
-// writeCanary prints what soaks on replicas.
+// writeCanary prints the soaking changes of replicas.
 func (s *session) writeCanary(cluster string, g *agreement[*serverStatus]) error {
 	c, where := g.value.Canary, query.Label(cluster, "")
 	if c == nil {

@@ -121,7 +121,7 @@ func statusOfViews(views []*shadowdiff.Comparison) int {
 	return verdict(!slices.ContainsFunc(views, func(v *shadowdiff.Comparison) bool { return !v.Report.Empty() || v.Unread > 0 }))
 }
 
-// notCompared notes the parts of a table that are no routes.
+// notCompared records the parts of a table that are not routes.
 func notCompared(v *shadowdiff.Comparison, label string, t *tables.Table) {
 	for _, note := range unread(t) {
 		v.Notes = append(v.Notes, shadowdiff.Note{Name: label + ", not compared", Text: note})

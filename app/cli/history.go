@@ -19,7 +19,7 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// followEvery is how often log --follow asks.
+// followEvery is the polling interval of log --follow.
 const followEvery = 2 * time.Second
 
 // entries are entries of the history of one replica, the newest first.

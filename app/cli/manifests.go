@@ -54,7 +54,7 @@ func (s *session) tables() (*tables.Reader, *compiler, error) {
 	return tables.New(tables.Config{Compile: c.compile, Stdin: s.std.In, Timeout: s.timeout, Transport: transport}), c, nil
 }
 
-// unread describes the parts of a table that are no routes.
+// unread describes the parts of a table that are not routes.
 func unread(t *tables.Table) (notes []string) {
 	for _, part := range t.LeftOut {
 		notes = append(notes, fmt.Sprintf("route %s: %v", part.ID, part.Err))

@@ -315,7 +315,7 @@ func (j *steerJob) first(ctx context.Context, s *session, c Cluster) (Replica, e
 	return replicas[i], nil
 }
 
-// preview asks what would change.
+// preview queries what would change.
 func (j *steerJob) preview(ctx context.Context, s *session, r Replica, form url.Values) (*api.Steered, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

@@ -42,7 +42,7 @@ func (f *Flags) WriteChecked(w io.Writer) error {
 }
 
 // yaml returns the value of every flag in the form of the configuration file, with its origin, in the order of the help, and the
-// flags of Skipper that were given without effect. Of those it leaves out the values, which may be passwords.
+// flags of Skipper that were given without effect. It omits the values of the latter, which may be passwords.
 func (f *Flags) yaml() ([]byte, error) {
 	type setting struct {
 		Value any

@@ -27,7 +27,7 @@ and GOMAXPROCS. KUBECONFIG is not read: name the file with --kubeconfig.
 const commandHelp = `Each flag has a variable, such as ROUTESRV_NAMESPACE; the command line overrides it.
 `
 
-// help prints what a command does, and its flags in groups.
+// help prints the description of a command, and its flags in groups.
 func help(cmd *cobra.Command, w io.Writer) {
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(cmd.Short+"\n\n"+cmd.Long) + "\n\nUsage:\n")

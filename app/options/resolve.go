@@ -10,7 +10,7 @@ import (
 // ErrChecked is returned if only a check of the settings was requested and they are valid.
 var ErrChecked = errors.New("only a check of the settings requested")
 
-// Env is what settings come from, besides the arguments.
+// Env holds the sources of settings other than the arguments.
 type Env struct {
 	// Environ holds the environment variables in the form of os.Environ.
 	Environ []string

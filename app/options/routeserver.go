@@ -29,7 +29,7 @@ const (
 	DefaultWebhookAddress  = ":9443"
 )
 
-// RouteServer is everything that the flags of a route server set.
+// RouteServer holds everything that the flags of a route server set.
 type RouteServer struct {
 	// Server has what flags set; the program adds the parts that run. On a relay, Server.Upstream has URLs, and Source is empty.
 	Server server.Config
@@ -43,8 +43,8 @@ type RouteServer struct {
 	// Events turns on writing problems as Kubernetes Events. It is false without a Kubernetes API to write to.
 	Events  bool
 	Profile Profile
-	// Against and Output are those of routesrv compile: the support listener of the route server that is asked what the manifests would
-	// take from others, instead of printing the table, and the form of its answer.
+	// Against and Output belong to routesrv compile: the support listener of the route server that reports which requests the
+	// manifests would take from others, instead of printing the table, and the form of its answer.
 	Against, Output string
 }
 

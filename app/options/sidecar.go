@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// Sidecar is everything that the flags of dataplane-client set.
+// Sidecar holds everything that the flags of dataplane-client set.
 type Sidecar struct {
 	// Sidecar has what flags set; the program adds the parts that run.
 	Sidecar     sidecar.Config

@@ -29,7 +29,7 @@ type findingsOf struct {
 	list  []Problem
 }
 
-// Service is what there is of a service. Each part may be missing.
+// Service has the known parts of a service. Each may be missing.
 type Service struct {
 	Key kube.ServiceKey
 	backing
