@@ -21,8 +21,15 @@ go build -ldflags=-s -o "$dir/plain/" ./cmd/... && CGO_ENABLED=1 go build -race 
 go test -vet=off -timeout 30m -json -run 'TestPlanted' ./test/robustness > "$dir/planted.json" &
 planted=$!
 
-# Proxies that wait for their next retry: most of the time nothing happens, so all of its tests run at once.
-go test -vet=off -timeout 30m -shuffle=on -parallel 16 -json ./test/proxy > "$dir/proxy.json" &
+# Beside the other packages that run programs. The proxies of test/proxy mostly wait for their next retry, so all of its tests run at once.
+beside_runners="./test/e2e/manifests ./test/robustness"
+proxies() {
+	local failed=0
+	go test -vet=off -shuffle=on -timeout 30m -p 1 -skip '^TestPlanted$' -json $beside_runners || failed=1
+	go test -vet=off -shuffle=on -timeout 30m -parallel 16 -json ./test/proxy || failed=1
+	return $failed
+}
+proxies > "$dir/proxy.json" &
 proxy=$!
 
 others() {
@@ -41,7 +48,7 @@ others() {
 others > "$dir/others.json" &
 beside=$!
 
-go test -vet=off -shuffle=on -timeout 30m -p 2 -skip '^TestPlanted$' -json $(printf '%s\n' $RUNNERS | grep -vxF ./test/proxy)
+go test -vet=off -shuffle=on -timeout 30m -p 1 -json $(printf '%s\n' $RUNNERS | grep -vxF "$(printf '%s\n' ./test/proxy $beside_runners)")
 failed=$?
 for job in $planted $proxy $beside; do
 	wait $job || failed=1

@@ -171,7 +171,7 @@ func TestBoardOf200Clusters(t *testing.T) {
 		} else {
 			url = serve(t, f)
 		}
-		fmt.Fprintf(&lines, "cluster-%03d %s %s\n", i, url, url)
+		fmt.Fprintf(&lines, "cluster-%03d %s\n", i, url)
 	}
 	urls := filepath.Join(t.TempDir(), "urls")
 	must(t, os.WriteFile(urls, lines.Bytes(), 0o600))
