@@ -4,12 +4,14 @@ package server_test
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"net/http"
 
 	"github.com/routesrv/routesrv/app/server"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -54,11 +56,32 @@ func TestHostileTextsCostOnlyTheirObject(t *testing.T) {
 	}
 }
 
-// TestHostileReviewsAreBounded: a review of an expensive object ends before the API server gives up, which is after 2 s.
+// TestHostileReviewsAreBounded: eight reviews of expensive objects in a row end before the API server gives up, which is after 2 s. The test measures
+// processor time, to which other programs on the machine add nothing.
 func TestHostileReviewsAreBounded(t *testing.T) {
-	if slowest := hostileReviews(t); slowest > 2*time.Second {
-		t.Errorf("the slowest hostile review took %v", slowest)
+	const limit = 2 * time.Second / 8
+	j := judge(t, town(300), true)
+	for i, o := range hostileObjects(t) {
+		began := processorTime(t)
+		if v, err := j.Review(kube.KindRouteGroup, o, nil); err != nil || len(v.Taken) == 0 {
+			t.Errorf("hostile object %d: %+v, %v", i, v, err)
+		}
+		if took := processorTime(t) - began; took > limit {
+			t.Errorf("the review of hostile object %d took %v, want %v at most", i, took, limit)
+		} else {
+			t.Logf("hostile object %d: %v", i, took)
+		}
 	}
+}
+
+// processorTime returns the processor time of this process.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // TestExpensiveQuestionsAreBounded: manifests of an attacker cost seconds at most, and nothing once the client has left.

@@ -170,13 +170,9 @@ spec: {hosts: [%s], backends: [{name: s, type: shunt}], defaultBackends: [{backe
 
 // TestHostileReviewsDelayNobody: eight expensive objects at a time are refused as unknown; an innocent one between them is allowed within a second, and
 // owns its new host although another team has a route for any. TestHostileReviewsAreBounded measures what the expensive ones take.
-func TestHostileReviewsDelayNobody(t *testing.T) { hostileReviews(t) }
-
-// hostileReviews reviews innocent objects between hostile ones. It returns the time that the slowest hostile one took.
-func hostileReviews(t *testing.T) time.Duration {
-	t.Helper()
+func TestHostileReviewsDelayNobody(t *testing.T) {
 	j := judge(t, town(300), true)
-	hostiles := [][]byte{object(t, hostile(0, 150, 60)), object(t, hostile(1, 300, 20)), object(t, hostile(2, 1, 100)), object(t, strings.Replace(hostile(3, 0, 60), "hosts: [], ", "", 1))}
+	hostiles := hostileObjects(t)
 	innocent := object(t, `
 apiVersion: zalando.org/v1
 kind: RouteGroup
@@ -185,17 +181,14 @@ spec: {hosts: [fresh.example.org], backends: [{name: s, type: shunt}], defaultBa
 `)
 	ctx, cancel := context.WithCancel(context.Background())
 	var attack sync.WaitGroup
-	slowest := make([]time.Duration, 8)
 	for i := range 8 {
 		attack.Go(func() {
 			for n := i; ctx.Err() == nil; n++ {
-				began := time.Now()
 				v, err := j.Review(kube.KindRouteGroup, hostiles[n%len(hostiles)], nil)
 				if err != nil || len(v.Taken) == 0 {
 					t.Errorf("hostile object %d: %+v, %v", n%len(hostiles), v, err)
 					return
 				}
-				slowest[i] = max(slowest[i], time.Since(began))
 			}
 		})
 	}
@@ -210,11 +203,19 @@ spec: {hosts: [fresh.example.org], backends: [{name: s, type: shunt}], defaultBa
 	cancel()
 	attack.Wait()
 	slices.Sort(took)
-	t.Logf("innocent reviews: median %v, p99 %v; the slowest hostile one %v", took[50], took[98], slices.Max(slowest))
+	t.Logf("innocent reviews: median %v, p99 %v", took[50], took[98])
 	if took[98] > time.Second {
 		t.Errorf("innocent reviews take too long")
 	}
-	return slices.Max(slowest)
+}
+
+// hostileObjects returns objects whose reviews are expensive.
+func hostileObjects(t *testing.T) [][]byte {
+	t.Helper()
+	return [][]byte{
+		object(t, hostile(0, 150, 60)), object(t, hostile(1, 300, 20)), object(t, hostile(2, 1, 100)),
+		object(t, strings.Replace(hostile(3, 0, 60), "hosts: [], ", "", 1)),
+	}
 }
 
 // TestAnExpensiveChangeDelaysNobody: with the policy on, what is too expensive to compare is kept, and another team's change is served with the next read.
