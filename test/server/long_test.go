@@ -100,3 +100,43 @@ func TestExpensiveQuestionsAreBounded(t *testing.T) {
 		t.Logf("%d bytes took %v", body.Len(), took)
 	}
 }
+
+// TestRollBackOfHundredsOfObjects: one command pins them in parts, each with its own time limit, says how far it is, and how far it came if a part fails;
+// the next call does the rest.
+func TestRollBackOfHundredsOfObjects(t *testing.T) {
+	const n = 700
+	f := startReading(t, backend("s", "10.2.0.1")+ingresses(shops(n)...), true, func(cfg *server.Config) { cfg.Guard.MaxLoss = 1 })
+	f.polled()
+	before := time.Now().UTC().Format(time.RFC3339Nano)
+	f.delete(shops(n)[:n-1]...)
+	f.eventually("the loss", func() bool { return strings.Count(f.get("/routes").body, "kube_shop__") < 10 })
+	b := &besides{f: f, slow: func(n int32) bool { return n == 2 }}
+	roll := []string{"rollback", "--to=" + before, "--deleted", "--all", "--why=accident", "--yes", "--timeout=60s"}
+	status, said := b.command(append(roll, "--timeout=15s")...)
+	if status != 2 || !strings.Contains(said, "a: 500 of 699 objects pinned\n") || !strings.Contains(said, "500 of 699 objects pinned, then: no answer within 15s") ||
+		!strings.Contains(said, "run the command again") {
+		t.Errorf("status %d\n%s", status, tail(said))
+	}
+	if status, said = b.command(roll...); status != 0 || !strings.Contains(said, "a: 699 of 699 objects pinned\n") {
+		t.Errorf("status %d\n%s", status, tail(said))
+	}
+	for i := range n {
+		if name := shops(n)[i]; !strings.Contains(f.get("/routes").body, "kube_shop__"+name+"__") {
+			t.Fatalf("%s is missing", name)
+		}
+	}
+	if status, said = b.command("rollback", "--to=2001-01-01T00:00:00Z", "--all", "--why=x", "--yes"); status != 2 || !strings.Contains(said, "the history is younger than") {
+		t.Errorf("a time before the history: status %d\n%s", status, said)
+	}
+	for _, wrong := range [][]string{{"rollback", "--all", "--why=x", "--yes"}, {"rollback", "1", "--to=12:00", "--all", "--why=x", "--yes"}} {
+		if status, said = b.command(wrong...); status != 2 || !strings.Contains(said, "choose an entry of the history or --to TIME") {
+			t.Errorf("%v: status %d\n%s", wrong, status, said)
+		}
+	}
+}
+
+// tail returns the last lines of a text.
+func tail(text string) string {
+	lines := strings.Split(text, "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+}
