@@ -25,7 +25,6 @@ type relayModel struct {
 	trace  []string
 	states []*table.Table // of the cluster, the newest last; changed under mu
 	seen   map[string]int // index of what a root has read last
-	oldest map[string]uint64
 
 	client *dataplane.Client
 	stop   func()
@@ -37,7 +36,7 @@ type relayModel struct {
 }
 
 func newRelayModel(t *testing.T) *relayModel {
-	m := &relayModel{t: t, tr: newTree(t), seen: make(map[string]int), oldest: make(map[string]uint64), state: t.TempDir(),
+	m := &relayModel{t: t, tr: newTree(t), seen: make(map[string]int), state: t.TempDir(),
 		dirs: map[string]string{"left": t.TempDir(), "right": t.TempDir()}}
 	m.change(0)
 	for _, name := range []string{"a", "b"} {
@@ -82,8 +81,6 @@ func (m *relayModel) read(name string, lag int, consistent bool) {
 	if consistent {
 		r.Oldest = r.Newest
 	}
-	r.Oldest = max(r.Oldest, m.oldest[name]) // no list is older than the previous one of its kind
-	m.oldest[name] = r.Oldest
 	n.Begin()(tab, r)
 	m.note("%s reads state %d, consistent %v", name, at, consistent)
 }

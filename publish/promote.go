@@ -75,20 +75,19 @@ func (p *Publisher) Judge(v Verdict) {
 		v.Firing = was.Firing
 	}
 	if p.verdict = v; v.Firing && !was.Firing {
-		list := p.standing.Load().list
-		if _, halted := list.halt(Scope{}, "", "canary"); len(halted) > 0 {
-			p.halt(Scope{}, byCanary, "the canary query returned "+v.Text)
+		why := "the canary query returned " + v.Text
+		if list, halted := p.standing.Load().list.halt(Scope{}, byCanary, why); len(halted) > 0 {
+			p.halt(list, halted, byCanary, why)
 			return
 		}
 	}
 	p.promote()
 }
 
-// halt halts the soaking entries of a scope. The caller holds mu.
-func (p *Publisher) halt(scope Scope, by, why string) {
+// halt installs a list with halted entries: see keptList.halt. The caller holds mu.
+func (p *Publisher) halt(list, halted keptList, by, why string) {
 	next := *p.standing.Load()
-	var halted keptList
-	next.list, halted = next.list.halt(scope, by, why)
+	next.list = list
 	p.show(&next)
 	p.log.Error(LogHalted, "count", len(halted), "objects", halted.names(), "by", by, "detail", why)
 	p.cfg.Metrics.holds.WithLabelValues(string(ReasonCanary)).Add(float64(len(halted)))
@@ -116,11 +115,11 @@ func (p *Publisher) steerCanary(o Order) error {
 	}
 	by := cmp.Or(o.By, "operator")
 	if o.Halt {
-		next, _ := list.halt(o.Scope, by, o.Why)
+		next, halted := list.halt(o.Scope, by, o.Why)
 		if err := p.keptFile.write(next); err != nil {
 			return fmt.Errorf("nothing was changed: %w", err)
 		}
-		p.halt(o.Scope, by, o.Why)
+		p.halt(next, halted, by, o.Why)
 		return nil
 	}
 	if p.newest.Snapshot == nil {

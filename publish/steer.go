@@ -221,12 +221,16 @@ func (d *decision) candidateOf(c Candidate) Candidate {
 
 // frozen returns the entries of objects that differ from what they were when they were frozen.
 func (s *situation) frozen(newest map[kube.Ref]kube.Object, orders keptList) (entries keptList) {
+	freezes := orders.where(func(k *Kept) bool { return k.Kind == kindFreeze })
+	if len(freezes) == 0 {
+		return nil
+	}
 	by := func(r kube.Ref) *Kept {
-		i := slices.IndexFunc(orders, func(k *Kept) bool { scope, isFreeze := FreezeOf(k); return isFreeze && scope.Has(r) })
+		i := slices.IndexFunc(freezes, func(k *Kept) bool { scope, _ := FreezeOf(k); return scope.Has(r) })
 		if i < 0 || orders.has(r) {
 			return nil
 		}
-		return orders[i]
+		return freezes[i]
 	}
 	entry := func(freeze, k *Kept) {
 		k.Reason, k.By, k.Until, k.Since = ReasonFreeze, freeze.By, freeze.Until, s.now.UTC()

@@ -54,12 +54,12 @@ func storyteller(ctx context.Context, s *session, c Cluster) (Replica, error) {
 	}).Value.of, nil
 }
 
-// oneCluster returns the only cluster of a session.
-func (s *session) oneCluster() (Cluster, error) {
+// storyteller is the same for the only cluster of a session.
+func (s *session) storyteller(ctx context.Context) (Replica, error) {
 	if len(s.clusters) != 1 {
-		return Cluster{}, usagef("choose one cluster: each has its own history")
+		return Replica{}, usagef("choose one cluster: each has its own history")
 	}
-	return s.clusters[0], nil
+	return storyteller(ctx, s, s.clusters[0])
 }
 
 type logJob struct {
@@ -85,11 +85,7 @@ func (j *logJob) run(ctx context.Context, s *session) (int, error) {
 	if j.follow && j.lost {
 		return Trouble, usagef("--follow and --lost cannot be combined")
 	}
-	c, err := s.oneCluster()
-	if err != nil {
-		return Trouble, err
-	}
-	replica, err := storyteller(ctx, s, c)
+	replica, err := s.storyteller(ctx)
 	if err != nil {
 		return Trouble, err
 	}
@@ -221,11 +217,7 @@ func areEntries(args []string) bool {
 
 // showEntry prints an entry, or how it differs from another one. A comparison sets the exit status as diff(1) does.
 func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
-	c, err := s.oneCluster()
-	if err != nil {
-		return Trouble, err
-	}
-	replica, err := storyteller(ctx, s, c)
+	replica, err := s.storyteller(ctx)
 	if err != nil {
 		return Trouble, err
 	}

@@ -155,7 +155,7 @@ func (f *Flags) fetch(c *dataplane.Config, files *TLSFiles, upstream string) {
 	f.Add("--update-mode", Choice((*string)(&c.UpdateMode), "auto", "stream", "poll"),
 		"How to get tables: stream, poll, or auto (stream, and poll while streams do not work).")
 	f.Add("--upstream-tls", Settings(nil, nil,
-		Setting{"ca", Text("PATH", &files.CA, ""), "CAs to trust instead of those of the system."},
+		Setting{"ca", Text("PATH", &files.CA, ""), "CAs to trust instead of the system's."},
 		Setting{"cert", Text("PATH", &files.Cert, ""), "certificate to present."},
 		Setting{"key", Text("PATH", &files.Key, ""), "its private key."},
 	), "Files for TLS to other route servers, PEM, read again when they change.")

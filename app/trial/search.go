@@ -14,11 +14,12 @@ type group struct {
 	units [][]Call
 	safe  int  // how many of the first units have only names without harmful verdicts
 	bad   bool // at least one unit is harmful
+	lost  bool // a unit was dropped, which may have been the harmful one
 }
 
 // begin adds units, one of them harmful.
 func (s *search) begin(units [][]Call, safe int, rests bool) {
-	s.groups = append(s.groups, group{units, safe, true})
+	s.groups = append(s.groups, group{units: units, safe: safe, bad: true})
 	s.rests = s.rests || rests
 }
 
@@ -56,7 +57,7 @@ func (s *search) passed(at, n int) {
 
 // found removes a unit that is harmful by elimination, because all others of its group passed. It returns nil if there is none.
 func (s *search) found() []Call {
-	i := slices.IndexFunc(s.groups, func(g group) bool { return g.bad && len(g.units) == 1 })
+	i := slices.IndexFunc(s.groups, func(g group) bool { return g.bad && !g.lost && len(g.units) == 1 })
 	if i < 0 {
 		return nil
 	}
@@ -78,7 +79,7 @@ func (s *search) failed(at, n int, rests bool) {
 	}
 }
 
-// drop removes calls. The other units of their group may be harmless.
+// drop removes calls, so that nothing follows by elimination for the other units of their group.
 func (s *search) drop(gone func(Call) bool) {
 	for i := range s.groups {
 		g := &s.groups[i]
@@ -86,7 +87,7 @@ func (s *search) drop(gone func(Call) bool) {
 		for k, unit := range g.units {
 			kept := slices.DeleteFunc(slices.Clone(unit), gone)
 			if len(kept) < len(unit) {
-				g.bad = false
+				g.lost = true
 			}
 			if len(kept) == 0 {
 				continue

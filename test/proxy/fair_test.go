@@ -13,9 +13,8 @@ import (
 	"github.com/routesrv/routesrv/test/programs"
 )
 
-// fairness is how long a change of a team waits at most, whatever other teams do, on a machine that is busy with other tests. The limit of 10 s is that of
-// package trial, whose test has a time of its own.
-const fairness = 20 * time.Second
+// fairness is how long a change of a team waits at most, whatever other teams do.
+const fairness = 10 * time.Second
 
 // inNamespace is an object of a namespace, with a filter. A text of Lua that ends its process is known to real proxies as well.
 func (r *rehearsal) inNamespace(namespace, name, filter string) string {
@@ -126,5 +125,6 @@ func withSlowTrial(t *testing.T, faults Faults) (*rehearsal, *Proxy) {
 		Faults: faults, Poll: 500 * time.Millisecond, Backoff: 1500 * time.Millisecond,
 	})
 	r.server.Ready(t)
+	programs.Eventually(t, "verdicts on the served table, as in a fleet", func() bool { s := r.status(t).Trial; return s.Accepted > 0 && s.Waiting == 0 })
 	return r, p
 }

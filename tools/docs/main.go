@@ -196,7 +196,7 @@ func sidecarSeries() ([]series, error) {
 	return slices.DeleteFunc(all, func(s series) bool { return strings.HasPrefix(s.name, "routesrv_") }), err
 }
 
-// described returns the series of a registry, sorted, without those of the runtime.
+// described returns the series of a registry, sorted, except the series of the Go runtime.
 func described(registry *prometheus.Registry) ([]series, error) {
 	descs := make(chan *prometheus.Desc)
 	go func() {
