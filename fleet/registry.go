@@ -14,8 +14,8 @@
 // # Trust
 //
 // All data here comes from clients. An id is a claim: every client that may fetch tables may claim any id.
-// Therefore no decision about tables depends on this package, no request goes to an address that a client names, and texts are
-// checked and truncated before they are stored. Shares are shares of the addresses that clients connect from, not of ids, and an
+// Therefore no table that a server serves depends on this package; a data plane whose mode is a number of nodes learns its rank. No
+// request goes to an address that a client names, and texts are checked and truncated before they are stored. Shares are shares of the addresses that clients connect from, not of ids, and an
 // address counts with its worst client: invented ids hide nothing. Nor does a forged report under a real id: reported crashes of
 // a proxy are shown for [SuspectFor].
 //

@@ -112,12 +112,12 @@ func (filters requestFilters) wrap(next http.Handler) http.Handler {
 // statusFilter sets the status of an answer that another filter of the chain serves. It serves no answer itself.
 func statusFilter(args []any) (requestFilter, error) {
 	if len(args) != 1 {
-		return requestFilter{}, errors.New("want one number")
+		return requestFilter{}, errors.New("arguments must be one number")
 	}
 	n, ok := args[0].(float64)
 	code := int(n)
 	if !ok || float64(code) != n || code < 200 || code > 599 {
-		return requestFilter{}, fmt.Errorf("status %v: want an integer from 200 to 599", args[0])
+		return requestFilter{}, fmt.Errorf("status %v: must be an integer from 200 to 599", args[0])
 	}
 	return requestFilter{response: func(x *exchange) {
 		if x.served != nil {
@@ -149,7 +149,7 @@ func headerFilter(want int, change func(http.Header, []string)) func([]any) (req
 // mtlsAuthnFilter rejects clients without a verified certificate.
 func mtlsAuthnFilter(args []any) (requestFilter, error) {
 	if len(args) != 0 {
-		return requestFilter{}, errors.New("want no arguments")
+		return requestFilter{}, errors.New("must have no arguments")
 	}
 	return requestFilter{request: func(x *exchange) {
 		if !verified(x.r) {
@@ -186,13 +186,13 @@ func stringArgs(args []any, least, most int) ([]string, error) {
 		case most == least:
 			want = fmt.Sprintf("%d strings", most)
 		}
-		return nil, fmt.Errorf("%d arguments: want %s", len(args), want)
+		return nil, fmt.Errorf("%d arguments: must be %s", len(args), want)
 	}
 	texts := make([]string, len(args))
 	for i, a := range args {
 		s, ok := a.(string)
 		if !ok {
-			return nil, fmt.Errorf("argument %d is %v: want a string", i+1, a)
+			return nil, fmt.Errorf("argument %d is %v: must be a string", i+1, a)
 		}
 		texts[i] = s
 	}

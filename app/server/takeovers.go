@@ -122,10 +122,10 @@ func concerned(body, cluster *kube.Snapshot) (objects []kube.Object, _ error) {
 		objects = append(objects, o)
 	}
 	if len(objects)+len(namespaces) == 0 {
-		return nil, errors.New("want Ingresses or RouteGroups, or Services of some, as YAML or JSON")
+		return nil, errors.New("must be Ingresses or RouteGroups, or Services of some, as YAML or JSON")
 	}
 	if len(objects) > maxTakeoverObjects {
-		return nil, fmt.Errorf("%d objects: want at most %d", len(objects), maxTakeoverObjects)
+		return nil, fmt.Errorf("%d objects: must be at most %d", len(objects), maxTakeoverObjects)
 	}
 	for o := range cluster.Objects() {
 		if ref := o.Ref(); namespaces[ref.Namespace] && !has[ref] {

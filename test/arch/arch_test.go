@@ -72,7 +72,7 @@ var allowed = map[string][]string{
 
 	"app/server": {
 		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "catalogue", "internal/durable", "app/trial", "guard", "app/console", "app/httpserve", "api", "kube", "match", "match/report", "poller",
-		"source/manifests", "app/tracing", "shadowdiff", "shadowdiff/page", "table",
+		"source/manifests", "app/tracing", "rollout", "shadowdiff", "shadowdiff/page", "table",
 	},
 	"app/tracing": {"internal/series", "etagcache", "publish", "kube", "poller", "table"},
 	"app/events":  {"internal/series", "compile/rules", "kube", "poller"},

@@ -142,7 +142,7 @@ func TestOverviewSaysHowThingsAre(t *testing.T) {
 	w.state.Source.LastError = "list ingresses: connection refused"
 	w.state.Newest = &console.Change{At: time.Now().Add(-2 * time.Minute), Object: kube.Ref{Kind: "Ingress", Namespace: "shop-prod", Name: "cart-app"}, By: "argocd<controller"}
 	body := get(t, handler(w.config()), "/")
-	wants(t, body, "newest change", ">Ingress shop-prod/cart-app</a> by argocd&lt;controller", "12\u202f408 routes", "00ff00", "failing", "list ingresses: connection refused", "7 in a row",
+	wants(t, body, "Last change: ", ">Ingress shop-prod/cart-app</a> by argocd&lt;controller", "12\u202f408 routes", "00ff00", "failing", "list ingresses: connection refused", "7 in a row",
 		"No table held", "v1.2.3", "routesrv-0", "✕ Source failing")
 }
 
