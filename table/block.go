@@ -74,16 +74,22 @@ func newBlock(routes []*Route) *Block {
 }
 
 // Routes returns new routes, sorted by id if the block is of a list. Each call unpacks them.
-func (b *Block) Routes() []*Route { return b.OfHosts(func(string) bool { return true }) }
-
-// unpacked has buffers for the texts of blocks: a change unpacks a few blocks several times.
-var unpacked = sync.Pool{New: func() any { return new([]byte) }}
+func (b *Block) Routes() []*Route { return b.OfHosts(everyHost) }
 
 // Hosts returns the distinct Hosts of the routes. The slice must not be changed.
 func (b *Block) Hosts() []string { return b.hosts }
 
 // OfHosts returns new routes, those whose Hosts keep accepts. If no route is accepted, the text stays packed.
 func (b *Block) OfHosts(keep func(hosts string) bool) []*Route {
+	var text []byte
+	return b.ofHosts(keep, &text)
+}
+
+// everyHost is for [Block.OfHosts].
+func everyHost(string) bool { return true }
+
+// ofHosts is OfHosts with a buffer for the text.
+func (b *Block) ofHosts(keep func(hosts string) bool, buffer *[]byte) []*Route {
 	kept := make([]bool, len(b.hosts))
 	for i, hosts := range b.hosts {
 		kept[i] = keep(hosts)
@@ -91,8 +97,6 @@ func (b *Block) OfHosts(keep func(hosts string) bool) []*Route {
 	if !slices.Contains(kept, true) {
 		return nil
 	}
-	buffer := unpacked.Get().(*[]byte)
-	defer unpacked.Put(buffer)
 	*buffer = b.AppendText((*buffer)[:0])
 	text := *buffer
 	routes := make([]*Route, 0, len(b.lines))
