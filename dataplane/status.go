@@ -177,8 +177,7 @@ func (c *Client) heldStatus() *api.Guard {
 	if !g.Held {
 		return nil
 	}
-	r := g.Report(nil)
-	return &r
+	return &g.Guard
 }
 
 // Results of an exchange, as label values.
@@ -233,7 +232,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		verifyFailures: made.Counters("dataplane_verify_failures_total", "Exchanges with the result rejected.", "reason", series.Texts(verifyReasons)...),
 		deltas:         made.Counters("dataplane_deltas_total", "Deltas: applied, or failed (did not verify).", "result", deltaApplied, deltaRejected),
 		fullTables: made.Counters("dataplane_full_tables_total", "Verified full tables, by why they were no deltas: first "+
-			"(the client had no table), due (--timing=full-fetch), delta or stream (one did not verify), "+
+			"(the client had no table), delta or stream (one did not verify), "+
 			"fetch (a stream asked for it), plain (the client asked for no delta) or answer (the server preferred it).", "reason", series.Texts(fullReasons)...),
 		transport:  made.Gauges("dataplane_transport", "1 for the transport in use: stream or poll.", "transport"),
 		connected:  made.Gauge("dataplane_stream_connected", "1 while a stream is open."),

@@ -53,18 +53,17 @@ func (p *Publisher) accepted(was *standing, a Acceptance) (decision, error) {
 
 // withObjects returns the decision to serve the newest table with the kept objects of a list, or without them if objects are unknown or the compiler
 // panics.
-func (p *Publisher) withObjects(list keptList) (d decision) {
+func (p *Publisher) withObjects(list keptList) decision {
 	s := p.situation(p.newest)
-	defer func() {
-		if v := recover(); v != nil {
-			p.log.Error(LogKeepPanicked, "panic", fmt.Sprintf("%.200v", v))
-			d = p.policy.build(&s, p.newest, list.freezesAndPins().without(list.objects()))
-		}
-	}()
 	if p.policy.builder == nil || p.newest.Snapshot == nil {
 		list = nil
 	}
-	return p.policy.build(&s, p.newest, list)
+	d, panicked := safely(func() decision { return p.policy.build(&s, p.newest, list) })
+	if panicked != nil {
+		p.log.Error(LogKeepPanicked, "panic", panicked)
+		d = p.policy.build(&s, p.newest, list.freezesAndPins().without(list.objects()))
+	}
+	return d
 }
 
 // List returns all entries, for other replicas.

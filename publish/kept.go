@@ -33,8 +33,6 @@ type Kept struct {
 	Accident time.Time `json:"accident,omitzero"`
 	// Pending means that the review of the object is not done: see [Objection].
 	Pending bool `json:"pending,omitempty"`
-	// Warned means that the end of a freeze or pin was announced in the log.
-	Warned bool `json:"warned,omitempty"`
 	// Deleted means that the newest snapshot has no object with the name.
 	Deleted bool `json:"deleted,omitempty"`
 	// Soak is set for [ReasonCanary].
@@ -182,14 +180,6 @@ func (l keptList) sorted() keptList {
 }
 
 func (l keptList) find(r kube.Ref) *Kept {
-	if len(l) < 8 { // cheaper and common: equal texts have equal lengths
-		for _, k := range l {
-			if k.Ref == r {
-				return k
-			}
-		}
-		return nil
-	}
 	i, found := slices.BinarySearchFunc(l, r, func(k *Kept, r kube.Ref) int { return k.Ref.Compare(r) })
 	if !found {
 		return nil

@@ -83,18 +83,29 @@ func (p *Publisher) situation(newest Candidate) situation {
 
 // decide decides about a candidate; released are the objects that an operator has accepted, nil for none. If the compiler panics, everything is
 // held. The caller holds mu.
-func (p *Publisher) decide(newest Candidate, released func(kube.Ref) bool) (d decision) {
+func (p *Publisher) decide(newest Candidate, released func(kube.Ref) bool) decision {
 	s := p.situation(newest)
-	s.list, s.released = p.announceEnds(s.list, s.now), released
+	s.released = released
+	d, panicked := safely(func() decision {
+		p.recall(&s)
+		return p.policy.decide(s)
+	})
+	if panicked != nil {
+		p.log.Error(LogKeepPanicked, "panic", panicked)
+		d = p.policy.broken(s)
+	}
+	d.list = d.list.reusing(s.list)
+	return d
+}
+
+// safely calls f. It returns a panic as an error, with the stack.
+func safely(f func() decision) (d decision, panicked error) {
 	defer func() {
 		if v := recover(); v != nil {
-			p.log.Error(LogKeepPanicked, "panic", fmt.Sprintf("%.200v", v), "stack", string(debug.Stack()))
-			d = p.policy.broken(s)
+			panicked = fmt.Errorf("%.200v\n%s", v, debug.Stack())
 		}
-		d.list = d.list.reusing(s.list)
 	}()
-	p.recall(&s)
-	return p.policy.decide(s)
+	return f(), nil
 }
 
 // recall sets what the served table was compiled from, if this process has not compiled it: after a restart the history knows the objects that
@@ -174,7 +185,7 @@ func (p *Publisher) record(d *decision, a *Acceptance) {
 	last := was.last
 	if len(d.due) > 0 {
 		ended := decisionTo(d.due, d.table, a)
-		last = &ended
+		last = releaseOf(ended)
 		p.cfg.Decided(ended)
 		if a != nil || len(d.due.tables()) > 0 {
 			p.file.flush() // a restart must not hold released content again
@@ -216,7 +227,7 @@ func (p *Publisher) record(d *decision, a *Acceptance) {
 }
 
 // showDecision makes the objects kept by a decision visible to readers. The caller holds mu.
-func (p *Publisher) showDecision(d *decision, last *api.Decision) {
+func (p *Publisher) showDecision(d *decision, last *api.Release) {
 	was := p.standing.Load()
 	next := &standing{list: d.list, digest: was.digest, last: last}
 	if objects := d.list.objects().acceptable(); len(freshIn(was.list, d.list).acceptable()) > 0 || len(was.list.objects().acceptable()) == 0 {
@@ -224,7 +235,7 @@ func (p *Publisher) showDecision(d *decision, last *api.Decision) {
 	}
 	if len(d.list.acceptable()) > 0 {
 		newest := d.newest
-		next.newest, next.reads = &newest, was.reads+1
+		next.newest = &newest
 	}
 	next.lost.Hosts, next.lost.Of, next.lost.Since = p.policy.guard.Lost(p.Table())
 	p.show(next)

@@ -29,9 +29,6 @@ const (
 // steered reports whether a reason is a decision of an operator.
 func steered(r guard.Code) bool { return r == ReasonFreeze || r == ReasonPin }
 
-// EndsSoon is how long before its end the log warns of it.
-const EndsSoon = 10 * time.Minute
-
 const kindFreeze kube.Kind = "Freeze"
 
 // allNames is the name of the freeze of all objects, or of all objects of a namespace.
@@ -40,7 +37,6 @@ const allNames = "all"
 // Messages of the log.
 const (
 	LogSteered   = "operator steers objects"
-	LogSteerEnds = "freeze or pin ends soon, then the newest versions are served"
 	LogSteerOver = "freeze or pin has ended"
 )
 
@@ -389,22 +385,4 @@ func (p *Publisher) TableOf(intent *kube.Intent) (*table.Table, error) {
 	snapshot.Intent = *intent
 	s := p.situation(c)
 	return s.tableOf(c, p.policy.builder.CompileBeside(&snapshot)), nil
-}
-
-// announceEnds logs freezes and pins that end soon, once, and returns the list that remembers this.
-func (p *Publisher) announceEnds(list keptList, now time.Time) keptList {
-	soon := list.freezesAndPins().where(func(k *Kept) bool {
-		return !k.Warned && !k.Until.IsZero() && k.Until.Sub(k.Since) > EndsSoon && !now.Add(EndsSoon).Before(k.Until)
-	})
-	if len(soon) == 0 {
-		return list
-	}
-	p.log.Warn(LogSteerEnds, "count", len(soon), "objects", soon.names(), "until", soon[0].Until, "by", soon[0].By)
-	warned := make(keptList, len(soon))
-	for i, k := range soon {
-		next := *k
-		next.Warned = true
-		warned[i] = &next
-	}
-	return list.and(warned)
 }

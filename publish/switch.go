@@ -155,7 +155,7 @@ func (s *Switch) holds(t *table.Table, now time.Time) bool {
 	if len(held) == 0 {
 		return false
 	}
-	s.held = standing{list: held, newest: &Candidate{Table: t}, reads: s.held.reads + 1}
+	s.held = standing{list: held, newest: &Candidate{Table: t}}
 	s.pending.Waiting = "held back by the guard: " + held.foremost().Detail
 	for _, k := range fresh {
 		s.cfg.Decided(decisionOf(api.DecidedHeld, t, keptList{k}))

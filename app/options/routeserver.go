@@ -103,7 +103,7 @@ func (f *Flags) routeServer(c *RouteServer) {
 	f.tracing(&c.Tracing)
 	f.Group("State folder", "what survives a restart")
 	f.Add("--state-dir", Text("PATH", &s.StateDir, ""), "Folder of the last-known-good file, which a restarted process serves while its "+
-		"source is unreachable, and of decisions, history and control socket. Empty keeps nothing.")
+		"source is unreachable, and of history and control socket. Empty keeps nothing.")
 	f.events(c)
 	f.ignoreSkipper()
 	f.Check(func() {

@@ -43,7 +43,7 @@ func SidecarFlags(cmd *cobra.Command, c *Sidecar) *Flags {
 	f.log(&c.Log)
 	f.Group("State folder", "what survives a restart")
 	f.Add("--state-dir", Text("PATH", &s.StateDir, ""), "Folder of the last-known-good file, which a restarted process serves while no "+
-		"route server answers, and of decisions and control socket. Empty keeps nothing.")
+		"route server answers, and of the control socket. Empty keeps nothing.")
 	f.Check(func() { f.checkSidecar(c) })
 	return f
 }

@@ -58,7 +58,7 @@ type Config struct {
 	Canary    CanaryConfig
 	// History is how many bytes the history of objects may have, by default [DefaultHistory]; without a StateDir, 16 MiB at most.
 	History int64
-	// StateDir is the folder of the last-known-good file, the decisions and the control socket; empty means none of them.
+	// StateDir is the folder of the last-known-good file, the history and the control socket; empty means none of them.
 	StateDir string
 
 	// Address is the main listener, by default [DefaultAddress]. SupportAddress is the listener for operators; empty turns it off.
@@ -150,11 +150,11 @@ type Server struct {
 	tables    tables
 	publisher *publish.Publisher
 	kept      keptAnswer
-	compiler  *poller.Compiler   // nil in a relay
-	relay     *dataplane.Relay   // nil except in a relay
-	decisions *publish.Decisions // in memory only without a state folder
-	reviews   *reviews           // nil in a relay
-	history   *recorder          // nil in a relay
+	compiler  *poller.Compiler // nil in a relay
+	relay     *dataplane.Relay // nil except in a relay
+	decisions publish.Decisions
+	reviews   *reviews  // nil in a relay
+	history   *recorder // nil in a relay
 	questions *questions
 	clients   *clients
 	endpoints []httpserve.Endpoint // of both listeners
@@ -234,7 +234,6 @@ func (s *Server) newTables() error {
 	if s.canary, err = newCanary(s); err != nil {
 		return err
 	}
-	s.decisions = publish.OpenDecisions(s.cfg.StateDir, s.log)
 	if s.cfg.Source == nil {
 		return s.newRelay()
 	}
@@ -394,7 +393,6 @@ func (s *Server) runTables(ctx context.Context) error {
 	}
 	err := s.tables.Run(ctx)
 	beside.Wait()
-	s.decisions.Close()
 	return err
 }
 

@@ -75,8 +75,8 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 // report returns the status.
 func (s *Server) report() api.Status {
 	r := api.Status{
-		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: s.publisher.State().Report(s.publisher.Kept()),
-		Decisions: s.decisions.Last(publish.ShownDecisions), Problems: poller.CountBySeverity(s.problems()),
+		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: s.publisher.State().Guard,
+		Decisions: s.decisions.Last(), Problems: poller.CountBySeverity(s.problems()),
 		Table: s.cache.Status(), LastKnownGood: s.publisher.File(), DyingClients: s.clients.Dying(), Canary: s.canary.status(),
 	}
 	if s.reviews != nil {
@@ -107,7 +107,7 @@ func (s *Server) problems() []poller.Problem {
 // held returns the table that the publisher holds back.
 func (s *Server) held() (httpserve.Held, bool) {
 	served, held, state := s.publisher.Comparison()
-	return httpserve.Held{Served: served, Table: held, State: state, Kept: s.publisher.Kept(), Owner: s.owners()}, held != nil && state.Held
+	return httpserve.Held{Served: served, Table: held, State: state.Guard, Owner: s.owners()}, held != nil && state.Held
 }
 
 // serveProblems lists the problems of objects, filtered by the query. An empty parameter selects problems without that value,
@@ -209,9 +209,12 @@ func (s *Server) keptProblems(wanted func(*publish.Kept) bool) (all []poller.Pro
 	return all
 }
 
+// endsSoon is how long before the end of a freeze or pin teams are told.
+const endsSoon = 10 * time.Minute
+
 // endOf returns when a freeze or pin that ends soon expires, so that the team of the object gets an Event about it.
 func endOf(k *publish.Kept) string {
-	if k.Until.IsZero() || k.Reason != publish.ReasonFreeze && k.Reason != publish.ReasonPin || time.Until(k.Until) > publish.EndsSoon {
+	if k.Until.IsZero() || k.Reason != publish.ReasonFreeze && k.Reason != publish.ReasonPin || time.Until(k.Until) > endsSoon {
 		return ""
 	}
 	return ", until " + k.Until.Format(time.RFC3339)

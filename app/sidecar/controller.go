@@ -57,8 +57,8 @@ type controller struct {
 	fetchMetrics *dataplane.Metrics
 	shadow       *shadow
 	proof        *proof
-	zoneOf       dataplane.Zone     // zone of computed tables
-	decisions    *publish.Decisions // kept only in memory without a state folder
+	zoneOf       dataplane.Zone // zone of computed tables
+	decisions    publish.Decisions
 
 	calls  chan func()
 	reload chan struct{} // of capacity 1: read the mode file now
@@ -98,7 +98,6 @@ func newController(cfg *Config, d *rollout.Decider, modes *modeFile, cache *etag
 	}
 	c.rank.Store(-1)
 	c.turns.self, c.turns.remote = make(turn, 1), make(turn, 1)
-	c.decisions = publish.OpenDecisions(cfg.StateDir, log)
 	c.proof = newProof(cfg.StateDir, c.metrics, log)
 	c.sink = cache
 	var err error
@@ -169,7 +168,6 @@ func (c *controller) run(ctx context.Context) {
 	close(c.ended)
 	c.producers.Wait()
 	c.served.Flush()
-	c.decisions.Close()
 	c.proof.flush()
 }
 

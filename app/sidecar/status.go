@@ -12,7 +12,6 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/poller"
-	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -73,7 +72,7 @@ func (c *controller) report(now time.Time) {
 	if x := c.served.Pending(); c.origin() != c.target || x != nil {
 		v.Switch = &switchReport{To: c.target, Waiting: "it has not shown a table yet"}
 		if x != nil {
-			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.Since, x.Waiting, x.Guard.Report(nil)
+			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.Since, x.Waiting, x.Guard.Guard
 		}
 	}
 	if f := c.falling; d.Mode == rollout.Exec {
@@ -112,7 +111,7 @@ type selfReport struct {
 func (s *Sidecar) status() statusReport {
 	r := statusReport{
 		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, Share: s.member, modeReport: s.controller.shown.Load(),
-		RoutesFile: s.controller.served.File(), Decisions: s.controller.decisions.Last(publish.ShownDecisions),
+		RoutesFile: s.controller.served.File(), Decisions: s.controller.decisions.Last(),
 		Proof: s.controller.proof.status(),
 	}
 	if r.Table = s.cache.Status(); r.Table != nil {
@@ -120,7 +119,7 @@ func (s *Sidecar) status() statusReport {
 	}
 	if p := s.controller.selfNow.Load(); p != nil {
 		r.Self = &selfReport{
-			Fallback: p.fallback, Source: p.poller.Status(), Guard: p.publisher.State().Report(p.publisher.Kept()),
+			Fallback: p.fallback, Source: p.poller.Status(), Guard: p.publisher.State().Guard,
 			Problems: poller.CountBySeverity(p.compiler.Problems()),
 		}
 	}
