@@ -68,18 +68,6 @@ func documents() map[string]any {
 			ID: "0123456789ab", Owner: ref, Reason: "service_not_found", Severity: "error", Message: "Failed to get service s, 80",
 			Text: "there is no Service \"s\" in the namespace \"shop\"", Since: at,
 		}}},
-		"board": &api.Board{Schema: api.BoardSchema, Time: at, CleanForSeconds: 259200, Clusters: []api.BoardCluster{
-			{
-				Name: "prod-eu", State: api.BoardNotice, Why: []string{"keeps 1 objects"}, Asked: at, Replica: "routesrv-0", Version: "v1.2.3",
-				Table: &api.BoardTable{Digest: digest, Revision: 100, Routes: 3, LastRead: at}, Kept: 1, Orders: 1,
-				Problems: map[string]int{"error": 1}, Reasons: []api.BoardCount{{Name: "service_not_found", Count: 1}},
-				Clients: map[string]int{"current": 2, "behind": 1}, Modes: map[string]int{"Pre": 2, "Exec": 1}, Versions: []api.BoardCount{{Name: "v1.2.3", Count: 3}},
-				Laggards: []api.BoardLaggard{{ID: "ingress/proxy-1", State: "behind", BehindSeconds: 30}},
-				Pre:      &api.BoardPre{Planes: 2, Reported: 2, Ready: 1, Differ: 1, Reason: "1 of 2 data planes in Pre show a difference"},
-				Changes:  1, History: []api.BoardEntry{{At: at, What: "Ingress shop/cart changed"}},
-			},
-			{Name: "prod-us", State: api.BoardAway, AwaySince: at, Error: "connection refused"},
-		}},
 		"held":    &api.HeldTable{Hold: &hold, Accept: "routesrv accept DIGEST --why REASON", Difference: json.RawMessage("{}")},
 		"history": &[]api.HistoryEntry{entry}, "history-entry": &api.HistoryDifference{Entry: entry, Difference: json.RawMessage("{}")},
 		"steered": &api.Steered{

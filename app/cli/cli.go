@@ -129,8 +129,6 @@ func (p Program) command(c command, std program.Stdio) *cobra.Command {
 func (p Program) arguments(c command, places Places) string {
 	words := []string{places.Args(), c.args}
 	switch {
-	case c.listed:
-		words = nil
 	case c.local && p.Remote && c.table != "":
 		words = []string{c.args, "[" + c.table + "]"}
 	case c.local:
@@ -214,7 +212,7 @@ func (s *session) define(cmd *cobra.Command, c command) {
 	if s.program.Remote {
 		f.Add("--parallel", options.Number(&s.parallel, defaultParallel, 1, maxParallel), "How many clusters are queried at a time.")
 	}
-	if s.program.Remote || c.listed {
+	if s.program.Remote {
 		f.Add("--urls", options.Text("FILE", &s.urls, ""),
 			"File of clusters, NAME URL on each line, with the URLs of support listeners; - is standard input. It needs no API server.")
 	}
@@ -235,7 +233,7 @@ func (s *session) run(cmd *cobra.Command, c command, args []string) (int, error)
 		return Trouble, err
 	}
 	switch {
-	case c.local && !s.program.Remote || c.listed:
+	case c.local && !s.program.Remote:
 		s.args = args
 	case s.urls != "":
 		s.args = args

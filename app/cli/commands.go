@@ -29,7 +29,6 @@ type command struct {
 	local      bool     // where places are URLs, it takes tables as arguments: URLs, files, or manifests that it compiles
 	table      string   // the arguments that are tables
 	beside     bool     // dataplane-client has it, too
-	listed     bool     // a file may list the places, so the job finds them
 	below      []command
 	job        func() job
 
@@ -58,20 +57,6 @@ func commands() []command {
 			examples: `
 # Mode, table and producers
 get /status`,
-		}, {
-			name: "board", listed: true, outputs: []string{"page", "text", "json"}, job: func() job { return &boardJob{} },
-			short: "Shows many clusters on one page, live, or says which are clean.",
-			long: `The page is on a loopback address of this machine, queries all clusters with your own credentials, and stores nothing.
-
-With -o text or -o json the command queries each cluster once. A cluster is clean if its data planes in mode Pre have been clean for
---clean-for, or if all are in Exec. The exit status is 0 if all clusters are clean, 1 if some are not, and 2 if one does not answer.`,
-			examples: `
-# All production clusters on one page
-board --contexts 'prod-*'
-# Which clusters are not ready for the next tier?
-board --contexts 'prod-*' -o text --clean-for 72h
-# Clusters of a file
-board --urls clusters.txt`,
 		}, {
 			name: "status", job: func() job { return &statusJob{wait: settleWait} },
 			short: "Checks that every replica has a fresh table, holds nothing back and agrees with the others.",

@@ -89,8 +89,7 @@ var allowed = map[string][]string{
 
 	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
 	"app/query":   {"api", "app/options"},
-	"app/board":   {"api", "fleet", "app/httpserve", "app/query"},
-	"app/cli":     {"app/board", "compile", "compile/rules", "explain", "explain/takeover", "fleet", "app/options", "app/program", "app/query", "source/manifests", "source/tables", "app/trial", "api", "kube", "match", "match/report", "shadowdiff", "shadowdiff/page", "table"},
+	"app/cli":     {"compile", "compile/rules", "explain", "explain/takeover", "fleet", "app/options", "app/program", "app/query", "source/manifests", "source/tables", "app/trial", "api", "kube", "match", "match/report", "shadowdiff", "shadowdiff/page", "table"},
 	"app/trial":   {"eskip", "api", "internal/durable", "publish", "table"},
 	"app/forward": {"app/options", "app/query"},
 
@@ -122,7 +121,7 @@ var rows = []struct {
 	{"assembly", []string{"app/webhook", "app/server", "app/sidecar"}},
 	{"flags", []string{"app/options"}},
 	{"programs", []string{"app/program", "app/query"}},
-	{"clusters", []string{"app/board", "app/forward"}},
+	{"clusters", []string{"app/forward"}},
 	{"commands", []string{"app/cli"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
