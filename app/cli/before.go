@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"sync"
 	"time"
 
@@ -16,77 +15,8 @@ import (
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
 	"github.com/routesrv/routesrv/app/trial"
-	"github.com/routesrv/routesrv/match"
-	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
-
-type replayJob struct {
-	old, new string // tables
-	headers  []string
-	ignore   shadowdiff.Ignore
-	proxy    match.Options
-}
-
-func (j *replayJob) define(flags *options.Flags) {
-	j.proxy = match.Options{ValidateQuery: true, Zone: time.LoadLocation}
-	flags.Add("--old", options.Text("TABLE", &j.old, ""), "Table before the change.")
-	flags.Add("--new", options.Text("TABLE", &j.new, ""), "Table after the change.")
-	flags.Add("-H,--header", headerValue(&j.headers, &match.Request{}), "Header of every request. May be repeated.")
-	flags.Add("--ignore", options.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore),
-		"Differences that do not count: endpoints, for other endpoints of a backend.")
-	defineProxy(flags, &j.proxy)
-}
-
-func (j *replayJob) run(ctx context.Context, s *session) (int, error) {
-	if j.old == "" || j.new == "" {
-		return Trouble, usagef("set --old and --new, the tables before and after the change")
-	}
-	if len(j.ignore.IDs) > 0 {
-		return Trouble, usagef("--ignore: must be endpoints; a request has no id")
-	}
-	loaded, _, err := s.load(ctx, j.old, j.new)
-	if err != nil {
-		return Trouble, err
-	}
-	s.server.ProxyOptions(&j.proxy)
-	replay := report.NewReplay(loaded[0].Routes, loaded[1].Routes, j.proxy, j.ignore)
-	for _, log := range s.args {
-		if err := j.read(ctx, s, replay, log); err != nil {
-			return Trouble, fmt.Errorf("%s: %w", log, err)
-		}
-	}
-	result := replay.Report()
-	if result.Requests == 0 {
-		return Trouble, fmt.Errorf("no line of the logs is a request: %s", result.FirstSkipped)
-	}
-	return verdict(result.Different() == 0), printing(j.write(s, &result))
-}
-
-func (j *replayJob) write(s *session, r *report.Replayed) error {
-	if s.output == "json" {
-		return r.WriteJSON(s.std.Out)
-	}
-	return r.WriteText(s.std.Out)
-}
-
-// read replays one log.
-func (j *replayJob) read(ctx context.Context, s *session, replay *report.Replay, path string) error {
-	log := s.std.In
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		log = f
-	}
-	return replay.Read(ctx, log, func(r *match.Request) {
-		for _, h := range j.headers {
-			_ = report.AddHeader(r, h) // define has checked it
-		}
-	})
-}
 
 type trialJob struct {
 	proxy, traffic *url.URL

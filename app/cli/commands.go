@@ -154,20 +154,6 @@ diff --ignore endpoints @routes http://10.2.0.7:9911/routes
 # Compare two route servers until Ctrl-C, and report only lasting differences
 diff --watch http://old/routes http://new/routes`,
 		}, {
-			name: "replay", args: "LOG...", min: 1, max: 1000, local: true, job: func() job { return &replayJob{} },
-			short: "Matches recorded requests against two tables, and lists what differs.",
-			long: tablesHelp + `
-
-LOG is a file, which may be compressed with gzip, or - for standard input. A line is one of Skipper's access log, also in JSON, or a
-method and a URL: GET https://shop.example.org/cart. Other lines are counted and skipped. Add with -H what all requests have.
-
-The exit status is 0 if all requests are treated as before, 1 if some are not, and 2 after an error.`,
-			examples: `
-# What would these manifests change for the traffic of yesterday?
-replay --old http://routesrv/routes --new ./manifests access.log.gz
-# Pods come and go, so ignore endpoints
-replay --ignore endpoints --old ./before.eskip --new ./after.eskip access.log`,
-		}, {
 			name: "trial", table: "TABLE", local: true, job: func() job { return &trialJob{} },
 			short: "Finds what a proxy rejects, dies of or hangs on, in a table.",
 			long: `Lets a real proxy, such as one of a new version, load every filter and predicate of a table, each in a separate route. Start it with

@@ -21,7 +21,6 @@ import (
 	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain/takeover"
-	"github.com/routesrv/routesrv/match/report"
 )
 
 func fileWith(t *testing.T, name, text string) string {
@@ -40,40 +39,6 @@ func said(t *testing.T, stdin string, args ...string) (status int, out, errs str
 	p := cli.Program{Name: "routesrv", Places: query.NewURLs}
 	status = p.Run(t.Context(), args, program.Stdio{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr})
 	return status, stdout.String(), stderr.String()
-}
-
-func TestReplayCommand(t *testing.T) {
-	before := fileWith(t, "before.eskip", `web: Host("^shop[.]example[.]org$") -> "http://10.0.0.1"; api: Host("^shop[.]example[.]org$") && Header("X-Beta", "1") -> <shunt>;`)
-	after := fileWith(t, "after.eskip", `web: Host("^shop[.]example[.]org$") -> "http://10.0.0.2";`)
-	log := "GET https://shop.example.org/a\nGET https://other.example.org/\n"
-	const different = "different: 1 of 2 requests (50 %), in 1 way\n\n1 request: other backend: web\n    address: \"http://10.0.0.1\" -> \"http://10.0.0.2\"\n    such as GET http://shop.example.org/a\n"
-	for _, c := range []struct {
-		args      []string
-		stdin     string
-		status    int
-		out, errs string
-	}{
-		{[]string{"--old", before, "--new", before, "-"}, log, cli.Healthy, "same: 2 requests\n", ""},
-		{[]string{"--old", before, "--new", after, "-"}, log, cli.Unhealthy, different, ""},
-		{[]string{"--old", before, "--new", after, fileWith(t, "access.log", log)}, "", cli.Unhealthy, different, ""},
-		{[]string{"--old", before, "--new", after, "-H", "X-Beta: 1", "-"}, log, cli.Unhealthy, "another route: api -> web", ""},
-		{[]string{"--old", before, "--new", after, "-"}, "nonsense\n", cli.Trouble, "", "no line of the logs is a request: line 1"},
-		{[]string{"--old", before, "-"}, log, cli.Trouble, "", "set --old and --new"},
-		{[]string{"--old", before, "--new", after, "--ignore", "id=web", "-"}, log, cli.Trouble, "", "must be endpoints"},
-		{[]string{"--old", before, "--new", after, "-H", "X", "-"}, log, cli.Trouble, "", "must be a header such as"},
-		{[]string{"--old", before, "--new", after, before + ".gone"}, "", cli.Trouble, "", "no such file"},
-		{[]string{"--old", before, "--new", before + ".gone", "-"}, log, cli.Trouble, "", "no such file"},
-	} {
-		status, out, errs := said(t, c.stdin, append([]string{"replay"}, c.args...)...)
-		if status != c.status || !strings.Contains(out, c.out) || !strings.Contains(errs, c.errs) {
-			t.Errorf("%q: status %d\n%s%s\nwant %d\n%s%s", c.args, status, out, errs, c.status, c.out, c.errs)
-		}
-	}
-	status, out, errs := said(t, log, "replay", "-o", "json", "--old", before, "--new", after, "-")
-	var r report.Replayed
-	if err := json.Unmarshal([]byte(out), &r); err != nil || status != cli.Unhealthy || r.Schema != report.ReplaySchema || r.Different() != 1 {
-		t.Errorf("status %d, %v, %s%s", status, err, out, errs)
-	}
 }
 
 // loader is a proxy as far as a trial sees it: it fetches the table and refuses a filter.

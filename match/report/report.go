@@ -1,6 +1,5 @@
-// Package report formats the results of package match as text and JSON, and parses requests as people and logs write them. The
-// command and the endpoint of a route server share it, so that their answers are the same. [Replay] compares two tables by the
-// requests of a log.
+// Package report formats the results of package match as text and JSON, and parses requests as people write them. The command and
+// the endpoint of a route server share it, so that their answers are the same.
 //
 // Other modules should not import it: it may change with every release.
 package report
