@@ -154,20 +154,6 @@ diff --ignore endpoints @routes http://10.2.0.7:9911/routes
 # Compare two route servers until Ctrl-C, and report only lasting differences
 diff --watch http://old/routes http://new/routes`,
 		}, {
-			name: "trial", table: "TABLE", local: true, job: func() job { return &trialJob{} },
-			short: "Finds what a proxy rejects, dies of or hangs on, in a table.",
-			long: `Lets a real proxy, such as one of a new version, load every filter and predicate of a table, each in a separate route. Start it with
-
-    -routes-urls=http://ADDRESS/trial/routes -source-poll-timeout=500 -metrics-flavour=prometheus -support-listener=:9922
-
-where ADDRESS is that of --listen. Give it no other routes, and restart it whenever it ends, or http://ADDRESS/trial/alive answers 503.
-` + tablesHelp + `
-
-The exit status is 0 if the proxy accepts everything, 1 if it does not, and 2 after an error.`,
-			examples: `
-# What would the new version reject today?
-trial --proxy http://127.0.0.1:9922 --traffic http://127.0.0.1:9090 http://routesrv/routes`,
-		}, {
 			name: "held", beside: true, job: func() job { return heldJob{} },
 			short: "Shows what the guard holds back, and how it differs from what is served.",
 			long: `The command accept publishes it.
