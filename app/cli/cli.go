@@ -176,7 +176,7 @@ type session struct {
 	clusters []Cluster
 	args     []string            // without the places
 	server   options.RouteServer // for manifests
-	output   string              // text, json or html
+	output   string              // text or json
 	timeout  time.Duration
 	parallel int
 	named    bool   // rows begin with the name of the cluster
@@ -199,15 +199,11 @@ func (s *session) define(cmd *cobra.Command, c command) {
 	s.flags, s.job = f, c.job()
 	f.CommandGroup("Flags")
 	s.job.define(f)
-	outputs := c.outputs
-	if outputs == nil {
-		outputs = []string{"text", "json"}
-	}
-	s.output, s.timeout, s.parallel = outputs[0], defaultTimeout, defaultParallel
+	s.output, s.timeout, s.parallel = "text", defaultTimeout, defaultParallel
 	if c.local {
 		s.timeout = tableTimeout
 	}
-	f.Add("-o,--output", options.Choice(&s.output, outputs...), "Form of the result.")
+	f.Add("-o,--output", options.Choice(&s.output, "text", "json"), "Form of the result.")
 	f.Add("--timeout", options.Duration(&s.timeout, s.timeout, 100*time.Millisecond, 10*time.Minute), "Longest time that one cluster or table may take.")
 	if s.program.Remote {
 		f.Add("--parallel", options.Number(&s.parallel, defaultParallel, 1, maxParallel), "How many clusters are queried at a time.")

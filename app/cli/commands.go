@@ -23,7 +23,6 @@ func (noFlags) define(*options.Flags) {}
 type command struct {
 	name, args string
 	min, max   int      // arguments in addition to the places and tables
-	outputs    []string // forms of the result, the default first; nil means text and json
 	words      []string // first arguments, for completion
 	inPod      bool     // it changes something, so routesrv runs it in the pod
 	local      bool     // where places are URLs, it takes tables as arguments: URLs, files, or manifests that it compiles
@@ -129,7 +128,7 @@ match --context prod-eu https://shop.example.org/cart
 # A POST with a header, from a client address that predicates check
 match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart ./routes.eskip`,
 		}, {
-			name: "diff", max: 1, table: "A B", local: true, outputs: []string{"text", "json", "html"}, job: func() job { return &diffJob{} },
+			name: "diff", max: 1, table: "A B", local: true, job: func() job { return &diffJob{} },
 			short: "Compares routing tables, or two entries of the history, by meaning.",
 			long: `The order of endpoints makes no difference, the order of filters does.
 
@@ -150,9 +149,7 @@ diff @ 42 now
 # Would a change of settings change anything?
 diff -config-file new.yaml ./old.eskip ./manifests
 # Does a proxy have the table of the route server?
-diff --ignore endpoints @routes http://10.2.0.7:9911/routes
-# Compare two route servers until Ctrl-C, and report only lasting differences
-diff --watch http://old/routes http://new/routes`,
+diff --ignore endpoints @routes http://10.2.0.7:9911/routes`,
 		}, {
 			name: "held", beside: true, job: func() job { return heldJob{} },
 			short: "Shows what the guard holds back, and how it differs from what is served.",
@@ -180,7 +177,7 @@ log @ --at 12:03
 # Who changed the cart?
 log @ --object Ingress/shop/cart`,
 		}, {
-			name: "show", args: "ENTRY", min: 1, max: 1, outputs: []string{"text", "json", "html"}, job: func() job { return showJob{} },
+			name: "show", args: "ENTRY", min: 1, max: 1, job: func() job { return showJob{} },
 			short: "Shows an entry of the history with the routes that it changed.",
 			long: `ENTRY is the number of an entry, as log shows it. To compare two entries, or an entry with what is served now, use diff.
 

@@ -46,7 +46,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 		{Path: api.PathProblems, Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: [problems](problems.md), with their parameters"},
 		{Path: api.PathHeld, Methods: get, Handler: held,
-			Does: "how the held table differs from the served one, by owner. Text, JSON or a page; 404 while nothing is held"},
+			Does: "how the held table differs from the served one, by owner. Text or JSON; 404 while nothing is held"},
 	}...)
 	if s.reviews != nil && s.reviews.trial != nil {
 		all = append(all,

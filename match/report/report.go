@@ -304,7 +304,7 @@ func (v *Report) WriteJSON(w io.Writer) error {
 	for _, warning := range res.Warnings {
 		out.Warnings = append(out.Warnings, jsonWarning{v.newJSONRoute(warning.Route), warning.Reason, warning.Text, warning.Ahead, warning.Partly})
 	}
-	return shadowdiff.WriteJSONValue(w, out, "  ")
+	return shadowdiff.WriteJSONValue(w, out)
 }
 
 func (v *Report) word() string {
