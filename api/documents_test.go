@@ -44,7 +44,7 @@ func documents() map[string]any {
 		AgeSeconds: 1.5, Transport: "stream", Stream: &api.FetchStream{URL: "http://routesrv/routes", Connected: at, LastEvent: at, Event: api.EventCurrent},
 		LastAttempt: at, LastSuccess: at, Servers: []api.FetchServer{{URL: "http://routesrv/routes", InUse: true, LastSuccess: at}}, LastKnownGood: file,
 	}
-	seconds, requests := 0.2, uint64(12408)
+	requests := uint64(12408)
 	taken := api.Takeover{At: at, From: ref, To: kube.Ref{Kind: kube.KindRouteGroup, Namespace: "evil", Name: "all"}, Lost: 1, Example: "GET https://shop.example.org/cart: Ingress shop/cart -> RouteGroup evil/all"}
 	failure := api.TrialFailure{Text: "compress(-1)", Verdict: "died", Words: "panic: invalid level", At: at}
 	entry := api.HistoryEntry{
@@ -97,7 +97,7 @@ func documents() map[string]any {
 			Time: at, Table: &fleet.Table{Digest: digest, Revision: 100, Since: at}, Counts: fleet.Counts{Current: 1}, Total: 1,
 			Zones: []fleet.Group{{Name: "a", Counts: fleet.Counts{Current: 1}}}, Versions: []fleet.Group{{Name: "v1.2.3", Counts: fleet.Counts{Current: 1}}},
 			Replicas: []fleet.Replica{{Name: "routesrv-0", Instance: "X", Self: true, Clients: 1}}, Relays: []fleet.Relay{},
-			Publishes: []fleet.Publish{{Digest: digest, Revision: 100, Time: at, Half: &seconds, Holders: 1}}, Matched: 1,
+			Tables: []fleet.Table{{Digest: digest, Revision: 100, Since: at}}, Matched: 1,
 			Suspects: []fleet.SuspectTable{{
 				Digest: other, Clients: 2, Deaths: 4, Example: "ingress/proxy-1", Evidence: "the proxy was restarted 2 times with tables that are not proven", First: at, Last: at,
 			}},
