@@ -70,13 +70,6 @@ func WriteText(w io.Writer, v *Comparison, color bool) error {
 	return t.Flush()
 }
 
-// WriteEntry writes one difference like [WriteText], without its owner.
-func WriteEntry(w io.Writer, e Tracked, color bool) error {
-	t := textWriter{Writer: bufio.NewWriter(w), color: color}
-	t.entry(e)
-	return t.Flush()
-}
-
 // textWriter keeps the first error until Flush.
 type textWriter struct {
 	*bufio.Writer
@@ -252,13 +245,12 @@ func PrintableJSON(text []byte) []byte {
 	return b.Bytes()
 }
 
-// WriteJSONValue prints a value for programs and terminals, with a line feed at the end; see [PrintableJSON]. An empty indent is
-// one line.
-func WriteJSONValue(w io.Writer, v any, indent string) error {
+// WriteJSONValue prints a value for programs and terminals, with a line feed at the end; see [PrintableJSON].
+func WriteJSONValue(w io.Writer, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", indent)
+	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {
 		return err
 	}

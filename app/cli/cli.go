@@ -129,8 +129,6 @@ func (p Program) command(c command, std program.Stdio) *cobra.Command {
 func (p Program) arguments(c command, places Places) string {
 	words := []string{places.Args(), c.args}
 	switch {
-	case c.listed:
-		words = nil
 	case c.local && p.Remote && c.table != "":
 		words = []string{c.args, "[" + c.table + "]"}
 	case c.local:
@@ -178,7 +176,7 @@ type session struct {
 	clusters []Cluster
 	args     []string            // without the places
 	server   options.RouteServer // for manifests
-	output   string              // text, json or html
+	output   string              // text or json
 	timeout  time.Duration
 	parallel int
 	named    bool   // rows begin with the name of the cluster
@@ -201,20 +199,16 @@ func (s *session) define(cmd *cobra.Command, c command) {
 	s.flags, s.job = f, c.job()
 	f.CommandGroup("Flags")
 	s.job.define(f)
-	outputs := c.outputs
-	if outputs == nil {
-		outputs = []string{"text", "json"}
-	}
-	s.output, s.timeout, s.parallel = outputs[0], defaultTimeout, defaultParallel
+	s.output, s.timeout, s.parallel = "text", defaultTimeout, defaultParallel
 	if c.local {
 		s.timeout = tableTimeout
 	}
-	f.Add("-o,--output", options.Choice(&s.output, outputs...), "Form of the result.")
+	f.Add("-o,--output", options.Choice(&s.output, "text", "json"), "Form of the result.")
 	f.Add("--timeout", options.Duration(&s.timeout, s.timeout, 100*time.Millisecond, 10*time.Minute), "Longest time that one cluster or table may take.")
 	if s.program.Remote {
 		f.Add("--parallel", options.Number(&s.parallel, defaultParallel, 1, maxParallel), "How many clusters are queried at a time.")
 	}
-	if s.program.Remote || c.listed {
+	if s.program.Remote {
 		f.Add("--urls", options.Text("FILE", &s.urls, ""),
 			"File of clusters, NAME URL on each line, with the URLs of support listeners; - is standard input. It needs no API server.")
 	}
@@ -235,7 +229,7 @@ func (s *session) run(cmd *cobra.Command, c command, args []string) (int, error)
 		return Trouble, err
 	}
 	switch {
-	case c.local && !s.program.Remote || c.listed:
+	case c.local && !s.program.Remote:
 		s.args = args
 	case s.urls != "":
 		s.args = args

@@ -230,8 +230,7 @@ func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
 	read := func(media string) (*query.Page, error) {
 		return query.GetAs(ctx, replica.Support, api.PathHistory+"/"+from, q, media, http.StatusNotFound)
 	}
-	const inJSON = "application/json"
-	p, err := read(inJSON)
+	p, err := read("application/json")
 	switch {
 	case err != nil:
 		return Trouble, err
@@ -249,14 +248,12 @@ func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
 	if to != "" && !shadowdiff.IsSame(answer.Difference) {
 		status = Unhealthy
 	}
-	if media := map[string]string{"text": "text/plain", "html": "text/html"}[s.output]; media != "" {
-		if p, err = read(media); err != nil {
-			return Trouble, err
-		}
+	if s.output == "json" {
+		_, err = s.std.Out.Write(p.Body)
+		return status, err
 	}
-	if s.output == "text" {
-		return status, writeText(s.std.Out, p.Body)
+	if p, err = read("text/plain"); err != nil {
+		return Trouble, err
 	}
-	_, err = s.std.Out.Write(p.Body)
-	return status, err
+	return status, writeText(s.std.Out, p.Body)
 }

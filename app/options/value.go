@@ -421,8 +421,8 @@ func optionalURL(s string) error {
 	return nil
 }
 
-// ListenerURL parses the URL of a listener; empty means none.
-func ListenerURL(s string) (*url.URL, error) {
+// listenerURL parses the URL of a listener; empty means none.
+func listenerURL(s string) (*url.URL, error) {
 	if s == "" {
 		return nil, nil
 	}

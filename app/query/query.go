@@ -1,5 +1,5 @@
 // Package query asks the replicas of route servers, wherever they are: behind URLs ([URLs]), in the same pod ([Socket]), or in clusters
-// (package forward). It is what commands and the board have in common.
+// (package forward).
 //
 // [Ask] asks clusters concurrently, each with its own time limit: one that does not answer is named in its [Reply], and delays the others
 // no longer than that limit.
@@ -30,7 +30,7 @@ type Replica struct {
 	// Support and Main are its listeners. Main is nil if only the support listener is known.
 	Support, Main *Listener
 	// Post sends a command to the control socket of the replica, and returns its JSON answer; by is replaced where the API server knows the user better.
-	// It is nil where only listeners are known. A board sends none.
+	// It is nil where only listeners are known.
 	Post func(ctx context.Context, path string, form url.Values) ([]byte, error)
 }
 

@@ -89,10 +89,6 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "settings in effect", args: []string{"--check-config=yaml", "-kubernetes", "-normalize-host"}, stdrr: `normalize-host`,
 			out: `(?s)^settings:\n.*  kubernetes:\n    value: true\n    from: command line\n.*\nignored:\n  normalize-host:\n    from: command line\n    why: .*$`,
 		},
-		{
-			name: "a comparison that makes no sense", args: []string{"diff", "--watch", "--output=html", "a", "b"},
-			status: 2, stdrr: `--watch prints text or json`,
-		},
 		{name: "a relay is checked", args: []string{"--check-config", "--upstream=http://routesrv"}, out: `is valid`},
 		{name: "a URL that is none", args: []string{"--upstream=routesrv"}, status: 2, stdrr: `--upstream: .*must be http`},
 		{

@@ -348,7 +348,7 @@ func code(s string) string {
 }
 
 // WriteJSON prints the report for programs. It returns the writer's error.
-func (r *Report) WriteJSON(w io.Writer) error { return shadowdiff.WriteJSONValue(w, r, "  ") }
+func (r *Report) WriteJSON(w io.Writer) error { return shadowdiff.WriteJSONValue(w, r) }
 
 func plural(n int, one, many string) string {
 	if n == 1 {

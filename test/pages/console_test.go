@@ -388,7 +388,7 @@ func TestOverviewShowsHistoryAndSteering(t *testing.T) {
 	handler(cfg).ServeHTTP(answer, loopback(http.MethodGet, "/", nil))
 	body := answer.Body.String()
 	for _, want := range []string{
-		"Frozen and pinned", "namespace shop", "Changes of objects", `href="history/42?format=html"`, "Ingress shop/cart", "6 more objects", `class="bad" x="95.8`, "steered",
+		"Frozen and pinned", "namespace shop", "Changes of objects", `href="history/42"`, "Ingress shop/cart", "6 more objects", `class="bad" x="95.8`, "steered",
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %q in\n%s", want, body)
