@@ -261,4 +261,3 @@ accept 4f2a…c01d -n shop --why 'shop is closed'`,
 	}
 }
 
-const day = 24 * time.Hour
