@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"time"
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
@@ -260,4 +259,3 @@ accept 4f2a…c01d -n shop --why 'shop is closed'`,
 		{name: "post", args: "PATH FORM", min: 2, max: 2, inPod: true, job: func() job { return postJob{} }}, // for kubectl routesrv
 	}
 }
-
