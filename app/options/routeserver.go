@@ -117,8 +117,7 @@ func (f *Flags) routeServer(c *RouteServer) {
 func (f *Flags) general() {
 	f.Group("General", "for every program")
 	f.Add("-config-file", Text("PATH", &f.configFile, ""), "YAML file with settings: keys are names of flags without dashes.")
-	f.Add("--check-config", f.check.value(),
-		"Check the settings and exit with status 0, or with 2 and all faults; =yaml also prints each setting and its origin.")
+	f.Add("--check-config", Bool(&f.checkOnly, false), "Check the settings and exit with status 0, or with 2 and all faults.")
 }
 
 // requireSource reports an error if there is nothing to serve.
@@ -243,11 +242,9 @@ func (f *Flags) listen(c *RouteServer) {
 	f.Check(func() {
 		if len(c.Source.Manifests) > 0 && !f.Given("address") {
 			s.Address = LoopbackAddress
-			f.derive("address", s.Address, "--manifests")
 		}
 		if len(c.Source.Manifests) > 0 && !f.Given("support-listener") {
 			s.SupportAddress = LoopbackSupportAddress
-			f.derive("support-listener", s.SupportAddress, "--manifests")
 		}
 		switch _, port, err := net.SplitHostPort(s.Address); {
 		case s.SupportAddress == "":
@@ -277,7 +274,6 @@ func (f *Flags) checkTLS(c *httpserve.TLSConfig) {
 	requested := "enable-tls"
 	if c.RequireClientCert {
 		requested, c.Enable = "enable-mtls", true
-		f.derive("enable-tls", "true", "-enable-mtls")
 	}
 	for name, files := range map[string][]string{"tls-cert": c.CertFiles, "tls-key": c.KeyFiles, "mtls-authn-ca": c.CAFiles} {
 		for i, file := range files {
@@ -363,7 +359,6 @@ func (f *Flags) events(c *RouteServer) {
 			return
 		}
 		c.Events = false
-		f.derive("events", "false", "no API to write to")
 	})
 }
 
@@ -395,9 +390,6 @@ func (f *Flags) peers(c *RouteServer) {
 		}
 		for i, one := range c.Peers {
 			c.Peers[i], _ = peersURL(one, scheme) // it is valid
-		}
-		if len(c.Peers) > 0 {
-			f.derive("peers", strings.Join(c.Peers, ","), f.flag("peers").from())
 		}
 	})
 }
@@ -459,11 +451,9 @@ func WebhookFlags(cmd *cobra.Command, c *RouteServer) *Flags {
 			f.failf("tls-cert", "API servers talk to webhooks by TLS only: set -tls-cert and -tls-key")
 		} else {
 			c.Server.TLS.Enable = true
-			f.derive("enable-tls", "true", "routesrv webhook")
 		}
 		if !f.Given("address") {
 			c.Server.Address = DefaultWebhookAddress
-			f.derive("address", DefaultWebhookAddress, "routesrv webhook")
 		}
 		if len(c.Server.Upstream.URLs) > 0 {
 			f.failf("upstream", "a webhook reads the objects itself: set -kubernetes instead")

@@ -104,7 +104,6 @@ func (f *Flags) checkSidecar(c *Sidecar) {
 			f.failf("", "--pod-name is not set, and the name of the host is not known: %w", err)
 			return
 		}
-		f.derive("pod-name", s.Pod, "host name")
 	}
 	fetches := len(s.Fetch.URLs) > 0
 	if c.Source.none() && !fetches {
