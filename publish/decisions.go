@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -37,4 +38,12 @@ func (d *Decisions) Last() []api.Decision {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.list)
+}
+
+// releaseAt is the time of the next expiry, for the log.
+func releaseAt(at time.Time) slog.Value {
+	if at.IsZero() {
+		return slog.StringValue("never")
+	}
+	return slog.TimeValue(at)
 }

@@ -23,11 +23,7 @@ const (
 	LogFileLoaded    = "last-known-good file loaded, its table is stale until a read or a route server shows it"
 	LogFileSetAside  = "last-known-good file is not usable, set aside and not loaded"
 	LogFileFailed    = "file cannot be written, the table is served from memory"
-	LogFileSlow      = "writing the file takes long, not waiting for it"
 	LogFileRecovered = "file written again"
-	// LogKillerLeftOut reports that a last-known-good file had a route that crashes proxies, and that its table is served without
-	// it.
-	LogKillerLeftOut = "route of the last-known-good file left out, no proxy would survive it"
 )
 
 const (
@@ -156,7 +152,7 @@ func (f *file) due() bool {
 // wait waits for writes for a limited time.
 func (f *file) wait() {
 	if !f.writer.Wait(time.After(fileWait)) {
-		f.log.Warn(LogFileSlow, "after", fileWait)
+		f.log.Warn("writing the file takes long, not waiting for it", "after", fileWait)
 	}
 }
 
@@ -351,7 +347,8 @@ func (f *file) parse(r io.Reader) (t *table.Table, meta table.FileMeta, err erro
 	}
 	safe, killers := catalogue.WithoutKillers(nil, t) // possibly written by a version that did not know them
 	for _, k := range killers {
-		f.log.Error(LogKillerLeftOut, "file", f.cfg.Name, "path", f.cfg.Path, "route", k.ID, "error", k.Err)
+		f.log.Error("route of the last-known-good file left out, no proxy would survive it",
+			"file", f.cfg.Name, "path", f.cfg.Path, "route", k.ID, "error", k.Err)
 	}
 	if safe.Len() == 0 && t.Len() > 0 {
 		return nil, table.FileMeta{}, fmt.Errorf("no proxy would survive its only routes: %w", killers[0].Err)

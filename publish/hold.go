@@ -68,35 +68,6 @@ func (h *holder) holdTable(list keptList, loss *guard.Loss, now time.Time) (held
 	return held, fresh, nil
 }
 
-// foremost returns the entry that represents several entries for the whole table: one that does not expire, or else the newest.
-func (l keptList) foremost() *Kept {
-	return slices.MaxFunc(l, func(a, b *Kept) int {
-		rank := func(k *Kept) int {
-			if k.Reason.Endless() {
-				return 1
-			}
-			return 0
-		}
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Since.Compare(b.Since))
-	})
-}
-
-// end returns when all entries have expired; zero if one of them never expires.
-func (l keptList) end() (end time.Time) {
-	for _, k := range l {
-		if k.Until.IsZero() {
-			return time.Time{}
-		}
-		if k.Until.After(end) {
-			end = k.Until
-		}
-	}
-	return end
-}
-
-// over reports whether the entry has expired.
-func (k *Kept) over(now time.Time) bool { return !k.Until.IsZero() && !now.Before(k.Until) }
-
 // standing is the kept and held content at one moment, for readers. It is immutable.
 type standing struct {
 	list   keptList

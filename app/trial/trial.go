@@ -40,14 +40,10 @@ import (
 
 // Log messages of this package.
 const (
-	LogSilent   = "trial proxy does not answer"
-	LogAnswers  = "trial proxy answers"
-	LogFailed   = "text failed its trial"
-	LogSuspects = "trial proxy did not survive a table; searching for the text"
-	LogLapsed   = "texts pass without a trial, because the trial proxy does not answer"
-	LogUnused   = "trial proxy does not accept requests; texts are loaded but not exercised"
-	LogBuild    = "the proxy has another version; every text is tried again"
-	LogFile     = "cannot read or write verdicts of trials; a restart tries every text again"
+	LogSilent = "trial proxy does not answer"
+	LogFailed = "text failed its trial"
+	LogLapsed = "texts pass without a trial, because the trial proxy does not answer"
+	LogFile   = "cannot read or write verdicts of trials; a restart tries every text again"
 )
 
 // Result is the result of a trial.

@@ -141,9 +141,7 @@ func (s *Server) Reload() {
 
 // Messages of the log.
 const (
-	LogSnapshotFirst = "first snapshot taken, objects are judged against the cluster"
-	LogReadFailed    = "read of the cluster failed, objects are judged against the last snapshot"
-	LogReadRecovered = "read of the cluster succeeded again"
+	LogReadFailed = "read of the cluster failed, objects are judged against the last snapshot"
 )
 
 // follow keeps the snapshot of the judge up to date until ctx ends: it reads at once, at every interval, and whenever the source
@@ -178,9 +176,9 @@ func (s *Server) follow(ctx context.Context) {
 		s.metrics.read(err)
 		if err == nil {
 			if first {
-				s.log.Info(LogSnapshotFirst)
+				s.log.Info("first snapshot taken, objects are judged against the cluster")
 			} else if failures > 0 {
-				s.log.Info(LogReadRecovered, "failures", failures)
+				s.log.Info("read of the cluster succeeded again", "failures", failures)
 			}
 			if failures = 0; follows {
 				changed = source.Changed()
@@ -213,9 +211,6 @@ func (s *Server) read(ctx context.Context) (err error) {
 // Failures returns what failed the trials of route servers.
 type Failures func(context.Context) ([]api.TrialFailure, error)
 
-// LogTrialsUnknown means that no route server reports its trials. Reviews use the last known failures.
-const LogTrialsUnknown = "cannot get trial failures from any route server (--peers), using the last known ones"
-
 // followFailures updates the failed trials of the judge until the context ends.
 func (s *Server) followFailures(ctx context.Context) {
 	tick := time.NewTicker(s.cfg.Interval)
@@ -228,7 +223,7 @@ func (s *Server) followFailures(ctx context.Context) {
 		case err == nil:
 			s.judge.TakeFailures(failed)
 		case !unknown:
-			s.log.Warn(LogTrialsUnknown, "error", err)
+			s.log.Warn("cannot get trial failures from any route server (--peers), using the last known ones", "error", err)
 		}
 		unknown = err != nil
 		select {
