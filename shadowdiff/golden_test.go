@@ -58,23 +58,19 @@ func watchedView(t *testing.T) *shadowdiff.Comparison {
 }
 
 func TestGolden(t *testing.T) {
-	text := func(color bool) func(io.Writer, *shadowdiff.Comparison) error {
-		return func(w io.Writer, v *shadowdiff.Comparison) error { return shadowdiff.WriteText(w, v, color) }
-	}
 	same := &shadowdiff.Comparison{Report: shadowdiff.Diff(parse(t, goldenA), parse(t, goldenA))}
 	for _, c := range []struct {
 		file  string
 		view  *shadowdiff.Comparison
 		write func(io.Writer, *shadowdiff.Comparison) error
 	}{
-		{"diff.txt", goldenView(t), text(false)},
-		{"diff.color.txt", goldenView(t), text(true)},
+		{"diff.txt", goldenView(t), shadowdiff.WriteText},
 		{"diff.json", goldenView(t), shadowdiff.WriteJSON},
-		{"watch.txt", watchedView(t), text(false)},
+		{"watch.txt", watchedView(t), shadowdiff.WriteText},
 		{"watch.json", watchedView(t), shadowdiff.WriteJSON},
-		{"same.txt", same, text(false)},
+		{"same.txt", same, shadowdiff.WriteText},
 		{"same.json", same, shadowdiff.WriteJSON},
-		{"trouble.txt", &shadowdiff.Comparison{Err: "A: x.eskip: no such file"}, text(false)},
+		{"trouble.txt", &shadowdiff.Comparison{Err: "A: x.eskip: no such file"}, shadowdiff.WriteText},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			var got bytes.Buffer
@@ -112,7 +108,7 @@ func TestASummaryCountsInWords(t *testing.T) {
 
 func TestErrorsOfTheWriterAreReported(t *testing.T) {
 	v := goldenView(t)
-	if shadowdiff.WriteText(failing{}, v, false) == nil || shadowdiff.WriteJSON(failing{}, v) == nil {
+	if shadowdiff.WriteText(failing{}, v) == nil || shadowdiff.WriteJSON(failing{}, v) == nil {
 		t.Error("no error")
 	}
 }

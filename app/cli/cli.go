@@ -15,7 +15,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -49,12 +48,6 @@ type (
 	Listener = query.Listener
 	Places   = query.Places
 )
-
-// Elsewhere is implemented by places that can also name other clusters, for diff.
-type Elsewhere interface {
-	// Context returns the cluster of another context.
-	Context(name string) (Cluster, error)
-}
 
 // Program is a program with the commands of this package.
 type Program struct {
@@ -256,14 +249,6 @@ func usagef(format string, args ...any) error { return options.Usagef(format, ar
 func usageError(err error) error { return &options.Error{Err: err} }
 
 func unexpected(arg string) error { return usagef("unexpected argument %q", arg) }
-
-// context returns the cluster of another context, if the places support contexts.
-func (s *session) context(name string) (Cluster, error) {
-	if e, ok := s.places.(Elsewhere); ok {
-		return e.Context(name)
-	}
-	return Cluster{}, errors.New("there are no contexts here")
-}
 
 // ask asks the replicas of clusters, within the limits of the flags.
 func ask[T any](ctx context.Context, s *session, clusters []Cluster, question func(context.Context, Replica) (T, error)) []query.Reply[T] {

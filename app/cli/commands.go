@@ -131,8 +131,7 @@ match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart ./rou
 			short: "Compares routing tables, or two entries of the history, by meaning.",
 			long: `The order of endpoints makes no difference, the order of filters does.
 
-` + tablesHelp + ` With kubectl also pod/NAME, a replica of
-this cluster, and context/NAME, the first replica of another one.
+` + tablesHelp + `
 
 Two numbers are entries of the history; the second may be now. Without arguments, kubectl routesrv compares the tables of all replicas
 with that of the first. With A alone, it compares A with the first replica.
@@ -142,7 +141,7 @@ The exit status is 0 if the tables have the same meaning, 1 if they differ, and 
 # Do all replicas of this context serve the same?
 diff --context prod-eu
 # Blue and green
-diff --ignore endpoints context/blue context/green
+diff --ignore endpoints --contexts blue,green
 # What has changed since entry 42 of the history?
 diff @ 42 now
 # Would a change of settings change anything?

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -15,18 +14,12 @@ import (
 	"github.com/routesrv/routesrv/source/tables"
 )
 
-type diffJob struct {
-	ignore shadowdiff.Ignore
-	color  string
-}
+type diffJob struct{ ignore shadowdiff.Ignore }
 
 func (j *diffJob) define(flags *options.Flags) {
 	flags.Add("--ignore", options.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore),
 		"Differences to ignore: endpoints, for endpoints and their zones, and id=REGEX, for routes with a matching id; separated by commas. "+
 			"The last line counts the ignored differences.")
-	j.color = "auto"
-	flags.Add("--color", options.Choice(&j.color, "auto", "always", "never"),
-		"Colours in the text: auto means always on a terminal, unless the variable NO_COLOR is set.")
 }
 
 func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
@@ -42,7 +35,7 @@ func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
 	}
 	defer reader.Close()
 	var failed []error
-	sides := j.sides(ctx, s, reader)
+	sides := sidesOf(ctx, s, reader)
 	for i, t := range sides {
 		switch {
 		case t.err == nil:
@@ -131,7 +124,7 @@ func (j *diffJob) write(s *session, status int, views []*shadowdiff.Comparison, 
 		if len(views) > 1 {
 			writeLines(s.std.Out, []string{"=== " + v.A.Name + ", " + v.B.Name})
 		}
-		if err := shadowdiff.WriteText(s.std.Out, v, j.coloured(s)); err != nil {
+		if err := shadowdiff.WriteText(s.std.Out, v); err != nil {
 			return err
 		}
 	}
@@ -141,14 +134,6 @@ func (j *diffJob) write(s *session, status int, views []*shadowdiff.Comparison, 
 	return nil
 }
 
-// coloured reports whether the output has colours.
-func (j *diffJob) coloured(s *session) bool {
-	plain := slices.ContainsFunc(s.program.Env.Environ, func(e string) bool {
-		return strings.HasPrefix(e, "NO_COLOR=") && e != "NO_COLOR=" || e == "TERM=dumb"
-	})
-	return j.color == "always" || j.color == "auto" && s.std.OutTerminal && !plain
-}
-
 // side is a table with its name.
 type side struct {
 	name  string
@@ -156,74 +141,29 @@ type side struct {
 	err   error
 }
 
-// sides loads the tables: the arguments, and replicas if there are too few arguments.
-func (j *diffJob) sides(ctx context.Context, s *session, reader *tables.Reader) []side {
+// sidesOf loads the tables: the arguments, and replicas if there are too few arguments.
+func sidesOf(ctx context.Context, s *session, reader *tables.Reader) []side {
 	if len(s.args) == 0 {
 		return replicaSides(ask(ctx, s, s.clusters, loadReplica(s)), false)
 	}
 	// Both tables are loaded at the same time, so that they come from the same state of a cluster as far as possible.
-	loaded := make([][]side, len(s.args))
+	all := make([]side, len(s.args))
 	var wg sync.WaitGroup
 	for i, place := range s.args {
-		wg.Go(func() { loaded[i] = j.side(ctx, s, reader, place) })
+		wg.Go(func() {
+			if t, err := reader.Load(ctx, place); err != nil {
+				all[i].err = err // it names the place
+			} else {
+				all[i].name, all[i].table = t.Name, t
+			}
+		})
 	}
 	wg.Wait()
-	all := slices.Concat(loaded...)
 	if len(s.args) == 1 {
 		// The cluster's table is the old state, and the argument the new one.
 		all = append(replicaSides(ask(ctx, s, s.clusters[:1], loadReplica(s)), true), all...)
 	}
 	return all
-}
-
-// side loads the table of one place.
-func (j *diffJob) side(ctx context.Context, s *session, reader *tables.Reader, place string) []side {
-	var c Cluster
-	var err error
-	pod, isPod := strings.CutPrefix(place, "pod/")
-	name, isContext := strings.CutPrefix(place, "context/")
-	switch {
-	case isContext:
-		c, err = s.context(name)
-	case isPod && len(s.clusters) == 0:
-		err = errors.New("there are no pods here")
-	case isPod:
-		c = only(s.clusters[0], pod)
-	default:
-		t, err := reader.Load(ctx, place)
-		if err != nil {
-			return []side{{err: err}} // it names the place
-		}
-		return []side{{t.Name, t, nil}}
-	}
-	if err != nil {
-		return []side{{name: place, err: err}}
-	}
-	all := replicaSides(ask(ctx, s, []Cluster{c}, loadReplica(s)), true)
-	for i := range all {
-		if all[i].name == "" {
-			all[i].name = place
-		}
-	}
-	return all
-}
-
-// only returns the cluster with the replica of this name alone.
-func only(c Cluster, name string) Cluster {
-	find := c.Find
-	c.Find = func(ctx context.Context) ([]Replica, error) {
-		all, err := find(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range all {
-			if r.Name == name {
-				return []Replica{r}, nil
-			}
-		}
-		return nil, fmt.Errorf("no replica has the name %s", name)
-	}
-	return c
 }
 
 // loadReplica loads the table that a replica serves.

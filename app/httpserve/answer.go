@@ -54,5 +54,5 @@ func WriteComparison(w http.ResponseWriter, r *http.Request, v *shadowdiff.Compa
 			return err
 		}
 		return shadowdiff.WriteJSONValue(w, document(b.Bytes()))
-	}, func(w io.Writer) error { return shadowdiff.WriteText(w, v, false) })
+	}, func(w io.Writer) error { return shadowdiff.WriteText(w, v) })
 }

@@ -40,16 +40,7 @@ type Listener struct {
 	Transport http.RoundTripper
 }
 
-// Get sends a request with no credentials except the transport's. It follows no redirect.
-func (l *Listener) Get(ctx context.Context, pathAndQuery, accept string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.URL+pathAndQuery, nil)
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Accept", accept)
-	return l.do(r)
-}
-
+// do sends a request with no credentials except the transport's. It follows no redirect.
 func (l *Listener) do(r *http.Request) (*http.Response, error) {
 	r.Header.Set("User-Agent", api.AgentTool)
 	client := http.Client{Transport: l.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

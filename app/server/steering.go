@@ -172,7 +172,7 @@ func (s *Server) steer(r *http.Request, c *command) (*api.Steered, error) {
 			return nil, err
 		}
 		var text strings.Builder
-		if err := shadowdiff.WriteText(&text, view, false); err != nil {
+		if err := shadowdiff.WriteText(&text, view); err != nil {
 			return nil, err
 		}
 		answer.Changes = strings.TrimSpace(text.String())

@@ -122,7 +122,6 @@ func TestDiffOfEveryKindOfSide(t *testing.T) {
 			status: 1, out: `(?s)setPath\("/v2"\)\n\n.*1 changed, 0 renamed\n$`},
 		{name: "all ignored", a: tempFile(t, "a.eskip", tableA), b: tempFile(t, "b.eskip", tableB), flags: []string{"--ignore=endpoints,id=^kube_"},
 			out: `^same: 1 route \(3 differences ignored\)\n$`},
-		{name: "colours", a: tempFile(t, "a.eskip", tableA), b: tempFile(t, "b.eskip", tableB), flags: []string{"--color=always"}, status: 1, out: "\x1b\\[31m"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := runWith(t, c.stdin, append(append([]string{"diff"}, c.flags...), c.a, c.b)...)
@@ -198,15 +197,6 @@ func TestDiffPrintsJSON(t *testing.T) {
 	if r.status != 1 || got.Schema != "routesrv.shadowdiff/v1" || got.Result != "different" || got.Counts["missing"] != 1 ||
 		len(got.Differences) != 3 || got.Differences[0].ID != "kube_pay__app______" {
 		t.Errorf("status %d\n%s", r.status, r.out)
-	}
-}
-
-func TestColoursFollowTheTerminal(t *testing.T) {
-	a, b := tempFile(t, "a.eskip", tableA), tempFile(t, "b.eskip", tableB)
-	for color, want := range map[string]bool{"auto": false, "never": false, "always": true} {
-		if r := runWith(t, "", "diff", "--color="+color, a, b); strings.Contains(r.out, "\x1b[") != want {
-			t.Errorf("%s without a terminal: %q", color, r.out)
-		}
 	}
 }
 

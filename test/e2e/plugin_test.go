@@ -241,7 +241,6 @@ func TestPluginAsksClustersSideBySide(t *testing.T) {
 			{"no problems", 0, []string{"problems", "--contexts=prod-*"}},
 			{"prod-us: nothing is held", 0, []string{"held", "--contexts=prod-*"}},
 			{"prod-eu/routesrv-a, prod-eu/routesrv-b", 0, []string{"diff", "--contexts=prod-*"}},
-			{"same: 33 routes", 0, []string{"diff", "--context=prod-us", "context/prod-eu"}},
 		} {
 			status, out, errs := runPlugin(t, kubeconfig, append(q.args, "--timeout=60s")...)
 			if status != q.status || !strings.Contains(out, q.want) {
