@@ -241,7 +241,7 @@ func (r *Registry) add(k string, named bool, address netip.Addr, now time.Time) 
 	}
 	k = strings.Clone(k) // does not pin the whole header
 	c := &client{
-		Client: Client{ID: strings.TrimSpace(k), Inferred: !named, FirstHeard: now, LastHeard: now, Address: address.String()},
+		Client: Client{ID: strings.TrimSpace(k), Inferred: !named, FirstHeard: now, LastHeard: now},
 		key:    k, address: address, interval: defaultInterval,
 	}
 	r.count(c, 1)
@@ -284,7 +284,7 @@ func (r *Registry) move(c *client, address netip.Addr) {
 		return
 	}
 	r.count(c, -1)
-	c.address, c.Address = address, address.String()
+	c.address = address
 	r.count(c, 1)
 }
 

@@ -431,7 +431,7 @@ func TestReports(t *testing.T) {
 
 // TestSize: 20,000 clients with ids, nodes and reports, as sidecars have them, use at most an eighth of the server's memory.
 func TestSize(t *testing.T) {
-	const most = 32 << 20
+	const most = 26 << 20
 	w := newWorld(fleet.Config{})
 	w.publish(1)
 	w.publish(2)

@@ -32,16 +32,8 @@ type Block struct {
 
 // line is the data of a route that a block holds in addition to the text.
 type line struct {
-	end   int // in the text
-	hosts int // index in hosts
-}
-
-// Pack returns a block for routes that are kept outside of a list, in any order; nil for none.
-func Pack(routes []*Route) *Block {
-	if len(routes) == 0 {
-		return nil
-	}
-	return newBlock(routes)
+	end   uint32 // in the text
+	hosts uint32 // index in hosts
 }
 
 // newBlock returns a block of routes, which must be sorted, checked and not empty. It keeps none of them.
@@ -52,7 +44,7 @@ func newBlock(routes []*Route) *Block {
 		b.bytes += len(r.Text)
 	}
 	text := make([]byte, 0, b.bytes)
-	hosts := make(map[string]int)
+	hosts := make(map[string]uint32)
 	for i, r := range routes {
 		if i > 0 {
 			text = append(text, '\n')
@@ -60,11 +52,11 @@ func newBlock(routes []*Route) *Block {
 		text = append(text, r.Text...)
 		at, known := hosts[r.Hosts]
 		if !known {
-			at = len(b.hosts)
+			at = uint32(len(b.hosts))
 			hosts[r.Hosts] = at
 			b.hosts = append(b.hosts, strings.Clone(r.Hosts))
 		}
-		b.lines[i] = line{len(text), at}
+		b.lines[i] = line{uint32(len(text)), at}
 	}
 	packed := make([]byte, s2.MaxEncodedLen(min(len(text), pieceSize)))
 	for piece := range slices.Chunk(text, pieceSize) {
@@ -73,7 +65,7 @@ func newBlock(routes []*Route) *Block {
 	return b
 }
 
-// Routes returns new routes, sorted by id if the block is of a list. Each call unpacks them.
+// Routes returns new routes, sorted by id. Each call unpacks them.
 func (b *Block) Routes() []*Route { return b.OfHosts(everyHost) }
 
 // Hosts returns the distinct Hosts of the routes. The slice must not be changed.
@@ -100,7 +92,7 @@ func (b *Block) ofHosts(keep func(hosts string) bool, buffer *[]byte) []*Route {
 	*buffer = b.AppendText((*buffer)[:0])
 	text := *buffer
 	routes := make([]*Route, 0, len(b.lines))
-	begin := 0
+	begin := uint32(0)
 	for _, l := range b.lines {
 		if kept[l.hosts] {
 			own := string(text[begin:l.end]) // a copy, so that a route that is kept keeps no block
