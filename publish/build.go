@@ -244,14 +244,6 @@ func serviceRef(key kube.ServiceKey) kube.Ref {
 	return kube.Ref{Kind: kube.KindService, Namespace: key.Namespace, Name: key.Name}
 }
 
-// objectOrNil returns the version of an entry; the interface is nil if there is none.
-func objectOrNil(k *Kept) kube.Object {
-	if o := k.Object(); o != nil {
-		return o
-	}
-	return nil
-}
-
 // sameVersion reports whether two versions of an object, which may be nil, are the same.
 func sameVersion(a, b kube.Object) bool {
 	return a == b || a != nil && b != nil && reflect.DeepEqual(a, b)

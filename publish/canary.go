@@ -150,7 +150,7 @@ func (p *policy) soaking(s *situation, d *decision, due keptList) (entries keptL
 		}
 	}
 	for _, k := range changed {
-		if now := newest[k.Ref]; isKnown(k) || k.Ref == filtersRef || p.changes(objectOrNil(k), now) {
+		if now := newest[k.Ref]; isKnown(k) || k.Ref == filtersRef || p.changes(k.Object(), now) {
 			add(k, now)
 		}
 	}
@@ -170,7 +170,7 @@ func (s *situation) differing(next *kube.Snapshot) (was, newest map[kube.Ref]kub
 		entries := s.list.soaking()
 		for _, k := range entries {
 			if k.Ref != filtersRef && k.replaces() {
-				was[k.Ref] = objectOrNil(k)
+				was[k.Ref] = k.Object()
 			}
 		}
 		return was, found(entries, next)

@@ -172,31 +172,25 @@ func (f *file) update(change func(want *content)) {
 // write writes what differs from the disk.
 func (f *file) write() {
 	f.mu.Lock()
-	want, disk, table := f.want, f.disk, f.due()
+	want, table := f.want, f.due()
+	state := !f.cfg.Plain && want.stateDiffers(&f.disk)
 	f.hurry = false
 	f.mu.Unlock()
-	state := !f.cfg.Plain && want.stateDiffers(&disk)
-	if err := errors.Join(f.makeFolder(), f.claim()); err != nil {
-		f.wrote(err, table)
-		return
-	}
-	var stateErr, tableErr error
-	if state {
-		stateErr = f.writeState(&want, &disk)
-	}
-	if table {
-		tableErr = f.writeTable(&want)
+	err := errors.Join(f.makeFolder(), f.claim())
+	if err == nil && table {
+		err = f.writeTable(&want)
+	} else if err == nil && state {
+		err = f.writeState(&want)
 	}
 	f.mu.Lock()
-	if state && stateErr == nil && !table {
-		f.disk.read = want.read
-	}
-	if table && tableErr == nil {
+	if err == nil && table {
 		f.savedAt = time.Now()
 		f.disk.table, f.disk.read = want.table, want.saved
+	} else if err == nil && state {
+		f.disk.read = want.read
 	}
 	f.mu.Unlock()
-	f.wrote(errors.Join(stateErr, tableErr), table)
+	f.wrote(err, table)
 }
 
 func (f *file) writeTable(c *content) error {

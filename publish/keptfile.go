@@ -7,7 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"slices"
+	"reflect"
 	"sync"
 	"syscall"
 	"time"
@@ -95,7 +95,7 @@ func (f *keptFile) write(list keptList) error {
 func (f *keptFile) keep(list keptList) error {
 	f.mu.Lock()
 	f.want = list
-	pending := f.path != "" && (!f.written || !slices.Equal(f.want, f.disk))
+	pending := f.path != "" && (!f.written || !reflect.DeepEqual(f.want, f.disk))
 	f.mu.Unlock()
 	if !pending {
 		return nil

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -229,17 +228,6 @@ func (l keptList) end() (end time.Time) {
 		}
 	}
 	return end
-}
-
-// reusing returns the list with the entries of an earlier one that are the same.
-func (l keptList) reusing(earlier keptList) keptList {
-	l = slices.Clone(l)
-	for i, k := range l {
-		if was := earlier.find(k.Ref); was != nil && was != k && reflect.DeepEqual(was, k) {
-			l[i] = was
-		}
-	}
-	return l
 }
 
 // judged returns the list with all soaking entries marked as judged by the guard.

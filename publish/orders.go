@@ -215,7 +215,7 @@ func (s *situation) servedVersions() map[kube.Ref]kube.Object {
 	for _, k := range s.list.objects() {
 		isKept := k.Kind == kube.KindIngress || k.Kind == kube.KindRouteGroup
 		if s.served.Snapshot == nil && isKept && k.replaces() || k.Reason == ReasonFreeze && isKept && k.replaces() && k.Object() == nil {
-			was[k.Ref] = objectOrNil(k)
+			was[k.Ref] = k.Object()
 		}
 	}
 	return was
@@ -228,7 +228,7 @@ func (s *situation) newPins(entries keptList) keptList {
 		return nil
 	}
 	was := objectsOf(s.served.Snapshot)
-	return pins.where(func(k *Kept) bool { return k.Ref != filtersRef && !sameVersion(was[k.Ref], objectOrNil(k)) })
+	return pins.where(func(k *Kept) bool { return k.Ref != filtersRef && !sameVersion(was[k.Ref], k.Object()) })
 }
 
 // words describes an order.

@@ -10,8 +10,8 @@
 //	serve.go                         serves and records a decision: only here is the table swapped
 //	publish.go                       configuration, and what readers see
 //	decide.go                        the decision
-//	canary.go  accident.go           its parts: what soaks, what was lost,
-//	review.go  orders.go             what is refused, what is frozen or pinned
+//	canary.go  accident.go           its parts: soaking changes, losses,
+//	review.go  orders.go             reviews, freezes and pins
 //	hold.go                          holds of a whole table
 //	build.go                         a snapshot with kept objects to a table
 //	file.go  readtime.go             the last-known-good file, and when its table was read

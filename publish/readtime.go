@@ -35,15 +35,8 @@ type state struct {
 }
 
 // writeState writes the state of the table on disk.
-func (f *file) writeState(want, disk *content) error {
-	s := state{Read: disk.read.UTC()}
-	if disk.table != nil {
-		s.Digest = disk.table.Digest()
-	}
-	if want.table == disk.table {
-		s.Read = want.read.UTC()
-	}
-	text, err := json.Marshal(s)
+func (f *file) writeState(c *content) error {
+	text, err := json.Marshal(state{Digest: c.table.Digest(), Read: c.read.UTC()})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,6 @@ func (p *Publisher) decide(newest Candidate, released func(kube.Ref) bool) decis
 		p.log.Error(LogKeepPanicked, "panic", panicked)
 		d = p.policy.broken(s)
 	}
-	d.list = d.list.reusing(s.list)
 	return d
 }
 

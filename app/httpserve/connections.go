@@ -134,7 +134,7 @@ func (l *limitedListener) Close() error {
 	return l.Listener.Close()
 }
 
-// full reports whether no more connection is allowed, after an attempt to make room: it closes the oldest connection, among those
+// full reports whether all connections are in use, after an attempt to make room: it closes the oldest connection, among those
 // that may be closed, of the address with most connections.
 func (c *Connections) full(now time.Time) bool {
 	c.mu.Lock()

@@ -20,18 +20,12 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Limits of GET /clients for a peer: an answer with 20,000 clients has about 15 MB.
-const (
-	maxLocalViews = 2
-	localViewWait = time.Second
-)
-
 // clients tracks the clients of the server.
 type clients struct {
 	*fleet.Registry
 	name   string
 	peers  func(context.Context) []fleet.Answer // nil without peers
-	locals httpserve.Turns                      // of requests of peers
+	locals *questions                           // of peers: separate, so that two replicas never wait for each other
 
 	mu     sync.Mutex // guards these
 	nodes  []string   // names of the data planes in Pre and Exec, for ranks; nil if a replica did not answer
@@ -46,7 +40,7 @@ func (s *Server) newClients() {
 			Name: name, Relay: s.cfg.Source == nil, Metrics: fleet.NewMetrics(s.registry),
 			Order: func(d table.Digest) uint64 { return s.cache.Order(d) }, CanaryOrder: func(d table.Digest) uint64 { return s.canary.cache.Order(d) },
 		}),
-		name: name, peers: s.cfg.PeerClients, locals: httpserve.NewTurns(maxLocalViews),
+		name: name, peers: s.cfg.PeerClients, locals: &questions{httpserve.NewTurns(maxQuestions), s.questions.duration},
 	}
 }
 
@@ -152,13 +146,11 @@ func (s *Server) serveClients(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	turns, view := s.questions, func() *fleet.View { return s.clients.merged(r.Context(), query) }
 	if r.URL.Query().Has("local") {
-		s.clients.local(w, r, query)
-		return
+		turns, view = s.clients.locals, func() *fleet.View { return fleet.Merge(s.clients.View(), nil, query) }
 	}
-	s.questions.limited(api.PathClients, func(w http.ResponseWriter, r *http.Request) {
-		httpserve.WriteJSON(w, http.StatusOK, s.clients.merged(r.Context(), query))
-	})(w, r)
+	turns.limited(api.PathClients, func(w http.ResponseWriter, _ *http.Request) { httpserve.WriteJSON(w, http.StatusOK, view()) })(w, r)
 }
 
 // merged queries the peers, and collects the clients of this replica meanwhile.
@@ -171,18 +163,6 @@ func (c *clients) merged(ctx context.Context, q fleet.Query) *fleet.View {
 	own := c.View()
 	asking.Wait()
 	return fleet.Merge(own, answers, q)
-}
-
-// local answers a peer. It queries no other replica, so that two replicas never wait for each other.
-func (c *clients) local(w http.ResponseWriter, r *http.Request, q fleet.Query) {
-	done, ok := c.locals.Wait(r.Context(), localViewWait)
-	if !ok {
-		w.Header().Set("Retry-After", "1")
-		http.Error(w, "too many questions at a time", http.StatusServiceUnavailable)
-		return
-	}
-	defer done()
-	httpserve.WriteJSON(w, http.StatusOK, fleet.Merge(c.View(), nil, q))
 }
 
 // reportUp, on a relay, reports to the server above until ctx ends: the table it holds, and a summary of its clients.

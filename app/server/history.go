@@ -176,15 +176,13 @@ func moment(text string, now time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
 	}
-	for _, form := range []string{"15:04", "15:04:05"} {
-		if t, err := time.Parse(form, text); err == nil {
-			now = now.UTC()
-			at := time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
-			if at.After(now) {
-				at = at.AddDate(0, 0, -1)
-			}
-			return at, nil
+	if t, err := time.Parse("15:04", text); err == nil {
+		now = now.UTC()
+		at := time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), 0, 0, time.UTC)
+		if at.After(now) {
+			at = at.AddDate(0, 0, -1)
 		}
+		return at, nil
 	}
 	return time.Time{}, fmt.Errorf("time %q: must be a time such as 2026-11-25T12:03:00Z, one of today in UTC such as 12:03, or how long ago, such as 90m", text)
 }

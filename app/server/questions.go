@@ -185,7 +185,7 @@ func matchRequest(q url.Values) (match.Request, error) {
 		}
 	}
 	if !q.Has("url") {
-		return r, errors.New("must have url=, the URL of a request, such as https://shop.example.org/cart")
+		return r, errors.New("url= must be set to the URL of a request, such as https://shop.example.org/cart")
 	}
 	if err := report.SetURL(&r, q.Get("url")); err != nil {
 		return r, fmt.Errorf("url=%w", err)

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"path/filepath"
 	"sync"
 
 	"github.com/routesrv/routesrv/api"
@@ -10,9 +9,6 @@ import (
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
-
-// trialFile is the name of the file with verdicts in the state folder.
-const trialFile = "trial.json"
 
 // reviews determines what may not be published yet. It judges by the source and by the server's own trial proxy, never by what
 // clients report.
@@ -22,16 +18,13 @@ type reviews struct {
 }
 
 func newReviews(s *Server) *reviews {
-	cfg, file := s.cfg.Review, ""
-	if s.cfg.StateDir != "" {
-		file = filepath.Join(s.cfg.StateDir, trialFile)
-	}
+	cfg := s.cfg.Review
 	r := &reviews{takeovers: newTakeovers(s)}
 	if cfg.TrialProxy == nil {
 		return r
 	}
 	r.trial = trial.New(trial.Config{
-		Support: cfg.TrialProxy, Traffic: cfg.TrialTraffic, Timeout: cfg.TrialTimeout, File: file, Log: s.cfg.Logger.With("component", "trial"),
+		Support: cfg.TrialProxy, Traffic: cfg.TrialTraffic, Timeout: cfg.TrialTimeout, Log: s.cfg.Logger.With("component", "trial"),
 		Served: func() *table.Table { return s.publisher.Table() }, Namespaces: r.takeovers.namespaces,
 	})
 	s.registry.MustRegister(r.trial)

@@ -398,7 +398,7 @@ func (s *Server) askPeers(ctx context.Context) {
 			}
 			return err
 		}); err != nil {
-			s.log.Info("no other replica says what is frozen and pinned, the state folder does", "reason", err)
+			s.log.Info("freezes and pins come from the state folder, no other replica answers", "reason", err)
 		}
 	}
 	if s.cfg.FromPeers != nil && s.history.Empty() {
@@ -430,7 +430,7 @@ func (s *Server) adopt(ctx context.Context) {
 		})
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			s.log.Debug("not every replica says what its guard keeps", "error", err)
+			s.log.Debug("not every replica answers what its guard keeps", "error", err)
 		}
 		s.publisher.Adopt(all)
 	}

@@ -91,7 +91,7 @@ func readCommand(form url.Values, now time.Time) (c command, err error) {
 		case err != nil:
 			return c, err
 		case c.Scope.Namespace != "":
-			return c, errors.New("must have a namespace or an object, not both")
+			return c, errors.New("must be a namespace or an object, not both")
 		case ref.Kind == kube.KindService:
 			return c, errors.New("a Service cannot be steered: its endpoints are always those of today")
 		}
@@ -110,7 +110,7 @@ func readCommand(form url.Values, now time.Time) (c command, err error) {
 		}
 		switch at := form.Get("at"); {
 		case at != "" && form.Get("entry") != "":
-			return c, errors.New("must have an entry of the history or a time, not both")
+			return c, errors.New("must be an entry of the history or a time, not both")
 		case at != "":
 			if c.at, err = moment(at, now); err != nil {
 				return c, err
@@ -258,7 +258,7 @@ func (s *Server) differing(c *command) ([]*history.Version, error) {
 	}
 	served := s.publisher.Served()
 	if served == nil || served.Snapshot == nil {
-		return nil, errors.New("nothing was read yet, so nobody knows what would change")
+		return nil, errors.New("nothing was read yet, so the changes are unknown")
 	}
 	now := s.history.VersionsOf(&served.Snapshot.Intent)
 	pinned := make(map[kube.Ref]bool) // by an earlier command, which other replicas may lack
@@ -280,7 +280,7 @@ func (s *Server) differing(c *command) ([]*history.Version, error) {
 		}
 	}
 	if len(versions) == 0 && c.deleted {
-		return nil, fmt.Errorf("%w: no object of entry %d is gone there", history.ErrNoEntry, c.entry)
+		return nil, fmt.Errorf("%w: every object of entry %d exists", history.ErrNoEntry, c.entry)
 	}
 	if len(versions) == 0 && c.Scope.Name != "" {
 		return nil, fmt.Errorf("%s: %w", c.Scope, history.ErrNoEntry)

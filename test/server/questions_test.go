@@ -82,7 +82,7 @@ func TestMatchOverHTTP(t *testing.T) {
 		{[]string{"url", "https://other.example.org/search"}, 404, "\nno route: the proxy answers 404"},
 		{[]string{"url", "https://shop.example.org/cart"}, 200, "status(502)"},
 		{[]string{"url", "https://search.example.org/search", "format", "json"}, 200, `"result": "match"`},
-		{nil, 400, "must have url="},
+		{nil, 400, "url= must be set"},
 		{[]string{"url", "search"}, 400, `url="search": must be the URL of a request`},
 		{[]string{"url", "https://a/", "header", "x"}, 400, `header="x": must be a header`},
 		{[]string{"url", "https://a/", "from", "me"}, 400, `from="me": must be the IP address`},
