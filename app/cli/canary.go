@@ -27,7 +27,7 @@ func (canaryJob) run(ctx context.Context, s *session) (int, error) {
 		}
 		return outline(r, status)
 	}
-	return conclude(s, "canary", replies, judge, func([]documentCluster) error {
+	return conclude(s, "canary", replies, judge, func() error {
 		for _, r := range replies {
 			for _, g := range agreeing(r, soakingKey) {
 				if err := s.writeCanary(r.Cluster, g); err != nil {

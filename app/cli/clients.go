@@ -46,12 +46,10 @@ func askClients(ctx context.Context, r Replica) (*fleet.View, error) {
 
 func (j *clientsJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askClients)
-	views := make([]*fleet.View, len(replies))
-	judge := func(i int, r query.Reply[*fleet.View]) documentCluster {
-		views[i] = mergeViews(r, fleet.State(j.state))
-		return j.judge(r, views[i])
-	}
-	return conclude(s, "clients", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs, views) })
+	head := []string{"CLIENT", "STATE", "HOLDS", "BEHIND", "HEARD", "ZONE", "TABLE", "VERSION"}
+	return tabulate(s, "clients", head, replies, func(_ int, r query.Reply[*fleet.View]) reported {
+		return j.report(s, r, mergeViews(r, fleet.State(j.state)))
+	})
 }
 
 // mergeViews merges the views of the replicas as a replica merges its peers' views; nil if none answered.
@@ -127,40 +125,30 @@ func (j *clientsJob) judge(r query.Reply[*fleet.View], v *fleet.View) documentCl
 	return d
 }
 
-func (j *clientsJob) write(s *session, replies []query.Reply[*fleet.View], docs []documentCluster, views []*fleet.View) error {
-	g := &grid{}
-	s.row(g, "CONTEXT", []string{"CLIENT", "STATE", "HOLDS", "BEHIND", "HEARD", "ZONE", "TABLE", "VERSION"})
-	var totals, notes []string
-	for i, r := range replies {
-		notes = append(notes, r.Missing()...)
-		v := views[i]
-		if v == nil {
-			continue
-		}
-		for _, c := range v.Clients {
-			s.row(g, r.Cluster, clientRow(s, c))
-			if c.Reason != "" {
-				notes = append(notes, query.Label(r.Cluster, c.ID)+c.Reason)
-			}
-		}
-		for _, w := range docs[i].Wrong {
-			notes = append(notes, query.Label(r.Cluster, "")+w)
-		}
-		for _, l := range v.Relays {
-			if !l.Details {
-				totals = append(totals, fmt.Sprintf("%s%s behind relay %s: %s", query.Label(r.Cluster, ""), number(l.Total, "client"), l.ID, countsText(l.Counts)))
-			}
-		}
-		totals = append(totals, fmt.Sprintf("%s%s: %s", query.Label(r.Cluster, ""), number(v.Total, "client"), countsText(v.Counts)))
+// report describes a cluster. v is nil if no replica answered.
+func (j *clientsJob) report(s *session, r query.Reply[*fleet.View], v *fleet.View) reported {
+	one := reported{documentCluster: j.judge(r, v)}
+	if v == nil {
+		one.notes = r.Missing()
+		return one
 	}
-	if len(g.rows) > 1 {
-		if err := g.write(s.std.Out); err != nil {
-			return err
+	for _, l := range v.Relays {
+		if !l.Details {
+			one.notes = append(one.notes, fmt.Sprintf("%s%s behind relay %s: %s", query.Label(r.Cluster, ""), number(l.Total, "client"), l.ID, countsText(l.Counts)))
 		}
-		fmt.Fprintln(s.std.Out)
 	}
-	writeLines(s.std.Out, append(totals, notes...))
-	return nil
+	one.notes = append(one.notes, fmt.Sprintf("%s%s: %s", query.Label(r.Cluster, ""), number(v.Total, "client"), countsText(v.Counts)))
+	one.notes = append(one.notes, r.Missing()...)
+	for _, c := range v.Clients {
+		one.rows = append(one.rows, clientRow(s, c))
+		if c.Reason != "" {
+			one.notes = append(one.notes, query.Label(r.Cluster, c.ID)+c.Reason)
+		}
+	}
+	for _, w := range one.Wrong {
+		one.notes = append(one.notes, query.Label(r.Cluster, "")+w)
+	}
+	return one
 }
 
 func clientRow(s *session, c fleet.Client) []string {

@@ -35,34 +35,29 @@ type command struct {
 }
 
 // tablesHelp describes the argument TABLE.
-const tablesHelp = `Each table is a file of routes, such as the copy that a data plane keeps; a file or folder of manifests; the URL of a route server,
-such as http://routesrv/routes or http://routesrv/routes/eu-central-1a; the URL of the support listener of a Skipper, such as
-http://10.2.0.7:9911/routes; or -, routes on standard input.`
+const tablesHelp = `A table is a file of routes, such as a last-known-good file; a file or folder of manifests; a URL, such as http://routesrv/routes or
+that of a Skipper, http://10.2.0.7:9911/routes; or -, routes on standard input.`
 
 // steeringHelp describes commands that change what is served.
-const steeringHelp = `The command shows first what would change, and asks; without a terminal, use --yes or --dry-run. It goes to all replicas, in the pods, as
-accept does. A replica that starts takes the list from the others.
+const steeringHelp = `Shows what would change, and asks; without a terminal, use --yes or --dry-run. It goes to all replicas, in the pods.
+The exit status is 1 if you decline, and 2 if a replica does not answer or rejects it.`
 
-The exit status is 0 if every replica has done it, 1 if you decline, and 2 if a replica does not answer or rejects it.`
-
-// commands returns all commands, in the order of the help.
+// commands returns all commands, in the order of the help. In all of them the exit status is 2 if a server did not answer or the call is wrong.
 func commands() []command {
 	return []command{
 		{
 			name: "get", args: "PATH", min: 1, max: 1, beside: true, job: func() job { return getJob{} },
 			short: "Prints a page of the process in this pod, such as /status.",
-			long:  `The exit status is 0 if the answer is good, 1 if it is not, and 2 if there is none. docs/reference/endpoints.md lists the paths.`,
+			long:  `docs/reference/endpoints.md lists the paths. The exit status is 1 if the answer is negative.`,
 			examples: `
 # Mode, table and producers
 get /status`,
 		}, {
 			name: "status", job: func() job { return &statusJob{wait: settleWait} },
 			short: "Checks that every replica has a fresh table, holds nothing back and agrees with the others.",
-			long: `A replica is unhealthy if it has no table, if its table is older than --max-age or not confirmed by a read since a restart, if its source
-fails, if its guard holds something back, if its last-known-good file cannot be written, or if it keeps serving an older table than
-another replica. Problems of objects are only counted.
-
-The exit status is 0 if every replica is healthy, 1 if one is not, and 2 if a cluster or replica does not answer.`,
+			long: `The exit status is 1 if a replica is unhealthy: its table is missing, not confirmed by a read since a restart, or older than --max-age;
+its source fails; its guard holds something back, or harm was published; its last-known-good file cannot be written; or it keeps
+serving an older table than another replica. Problems of objects are only counted.`,
 			examples: `
 # Is everything fine?
 status @
@@ -74,8 +69,8 @@ status --contexts 'prod-*' @`,
 			long: `A client is current, behind, rejected or silent: no request for three of its intervals. It is forgotten after an hour. A name in brackets
 is inferred from address and user agent.
 
-The exit status is 0 if no client has rejected a table or is behind for longer than --max-behind, and no proxy died of a table; 1 if one
-has; and 2 if a cluster, a replica or one of its peers does not answer. Silent clients may be deleted pods and do not count.`,
+The exit status is 1 if a client has rejected a table, is behind for longer than --max-behind, or its proxy died of a table, and 2 also
+if a peer of a replica does not answer. Silent clients may be deleted pods and do not count.`,
 			examples: `
 # Which proxy holds which table?
 clients @
@@ -84,9 +79,7 @@ clients --contexts 'prod-*' --state behind @`,
 		}, {
 			name: "problems", job: func() job { return &problemsJob{} },
 			short: "Lists the Ingresses and RouteGroups that lost routes, and why.",
-			long: `The worst comes first. A problem that only some replicas see names them.
-
-The exit status is 0 if there is no problem of severity error or warning, 1 if there is one, and 2 if a cluster gives no answer.`,
+			long:  `The worst comes first. The exit status is 1 if there is a problem of severity error or warning.`,
 			examples: `
 # What is wrong in the namespace shop?
 problems -n shop @
@@ -97,10 +90,8 @@ problems --severity error -o json @`,
 			job:   func() job { return &explainJob{} },
 			short: "Explains why an Ingress, a RouteGroup, a route or a host doesn't work.",
 			long: `WHAT is "ingress NAMESPACE/NAME" or "routegroup NAMESPACE/NAME" (ing and rg for short), the id of a route, or a host. PLACE is the
-URL of the support listener of a route server, or a file or folder of manifests.
-
-The exit status is 0 if nothing is wrong, 1 if something is wrong, if the object does not exist, or if the replicas disagree, and 2 if
-a cluster does not answer.`,
+URL of the support listener of a route server, or a file or folder of manifests. The exit status is 1 if something is wrong, the
+object does not exist, or the replicas disagree.`,
 			examples: `
 # Why does my Ingress answer 502?
 explain ingress cart -n shop @
@@ -117,8 +108,7 @@ URL is that of the request, as for curl, or a path together with -H 'Host: NAME'
 balancer sets X-Forwarded-Proto, add it. An answer that depends on chance, on the state of a proxy or on a missing option is undecided:
 every possible outcome is listed with its conditions.
 
-The exit status is 0 if a route matches, even if it is undecided which one; 1 if none does, if it is undecided whether one does, if a
-proxy answers the request itself, or if the replicas disagree; and 2 after an error.`,
+The exit status is 0 if a route matches, even if it is undecided which one, and else 1.`,
 			examples: `
 # Which route takes this request?
 match https://shop.example.org/cart @routes
@@ -129,14 +119,11 @@ match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart ./rou
 		}, {
 			name: "diff", max: 1, table: "A B", local: true, job: func() job { return &diffJob{} },
 			short: "Compares routing tables, or two entries of the history, by meaning.",
-			long: `The order of endpoints makes no difference, the order of filters does.
-
+			long: `The order of endpoints makes no difference, the order of filters does. The exit status is 1 if the tables differ.
 ` + tablesHelp + `
 
 Two numbers are entries of the history; the second may be now. Without arguments, kubectl routesrv compares the tables of all replicas
-with that of the first. With A alone, it compares A with the first replica.
-
-The exit status is 0 if the tables have the same meaning, 1 if they differ, and 2 if a table or an entry cannot be read.`,
+with that of the first. With A alone, it compares A with the first replica.`,
 			examples: `
 # Do all replicas of this context serve the same?
 diff --context prod-eu
@@ -151,9 +138,7 @@ diff --ignore endpoints @routes http://10.2.0.7:9911/routes`,
 		}, {
 			name: "held", beside: true, job: func() job { return heldJob{} },
 			short: "Shows what the guard holds back, and how it differs from what is served.",
-			long: `The command accept publishes it.
-
-The exit status is 0 if nothing is held, 1 if something is, and 2 if a cluster or replica does not answer.`,
+			long:  `The command accept publishes it. The exit status is 1 if something is held.`,
 			examples: `
 # What is held, and why?
 held @
@@ -164,9 +149,7 @@ held --contexts 'prod-*' @`,
 			short: "Shows what was served when: the history of objects.",
 			long: `An entry is a change of what is served: objects with their field managers, routes, what was kept, accepted and frozen and by whom, and
 takeovers. Changes of endpoints alone make none. Replicas number their entries differently; the command queries the one that remembers
-most, and names it.
-
-The exit status is 0 if there are entries, 1 if there are none, and 2 if no replica answers.`,
+most, and names it. The exit status is 1 if there is no entry.`,
 			examples: `
 # What changed in the last hour?
 log @ --since 1h
@@ -177,27 +160,21 @@ log @ --object Ingress/shop/cart`,
 		}, {
 			name: "show", args: "ENTRY", min: 1, max: 1, job: func() job { return showJob{} },
 			short: "Shows an entry of the history with the routes that it changed.",
-			long: `ENTRY is the number of an entry, as log shows it. To compare two entries, or an entry with what is served now, use diff.
-
-The exit status is 0 if the replica has the entry, 1 if it has not, and 2 if no replica answers.`,
+			long:  `ENTRY is a number that log shows. diff compares two entries. The exit status is 1 if the replica has no such entry.`,
 			examples: `
 # What did entry 42 change?
 show @ 42`,
 		}, {
 			name: "freeze", inPod: true, job: func() job { return &steerJob{order: api.SteerFreeze} },
 			short: "Keeps objects at the versions that are served now.",
-			long: `Changes, deletions and new objects wait. Endpoints and all other objects stay live.
-
-` + steeringHelp,
+			long:  "Changes, deletions and new objects wait. Endpoints and all other objects stay live.\n\n" + steeringHelp,
 			examples: `
 # Freeze a namespace for a sale
 freeze -n shop --for 2h --why 'sale'`,
 		}, {
 			name: "unfreeze", inPod: true, job: func() job { return &steerJob{order: api.SteerRelease} },
 			short: "Ends freezes and pins.",
-			long: `From then on the newest versions are served, unless the guard, a trial or a policy keeps them.
-
-` + steeringHelp,
+			long:  "From then on the newest versions are served, unless the guard, a trial or a policy keeps them.\n\n" + steeringHelp,
 			examples: `
 # End what rollback and freeze have begun in a namespace
 unfreeze -n shop`,
@@ -220,10 +197,8 @@ rollback 41 -n shop --why test --dry-run`,
 			name: "canary", job: func() job { return canaryJob{} },
 			short: "Lists what soaks on the canary, and what its query returned.",
 			long: `A change is served to the canary alone for the soak time (--canary). An object that keeps changing is promoted after three soak times at
-the latest. A halted change is served to nobody until it is accepted, or the object has a new version.
-
-The exit status is 0 if everything soaks as it should, 1 if something was halted, or the query fires or is not answered, and 2 if a cluster
-or replica does not answer.`,
+the latest. A halted change is served to nobody until it is accepted, or the object has a new version. The exit status is 1 if
+something was halted, or the query fires or is not answered.`,
 			examples: `
 # What reaches the fleet next, and who changed it?
 canary @`,
@@ -245,10 +220,7 @@ canary halt -n shop --why 'customers complain'`,
 			short: "Publishes what is held, on every replica that holds it.",
 			long: `Take DIGEST from the command held. -n and --object release some of the kept objects. The command shows the differences and asks before it
 publishes; without a terminal, use --yes. kubectl routesrv accept runs it in each pod, as kubectl exec does, and records the user that
-the API server knows you as.
-
-The exit status is 0 if every replica that held DIGEST has published it, 1 if none holds it, if one holds something else, or if you
-decline, and 2 if a replica does not answer or rejects it.`,
+the API server knows you as. The exit status is 1 if a replica holds nothing or something else, or if you decline.`,
 			examples: `
 # Publish what is held
 accept 4f2a…c01d --why 'shop moved to another cluster'

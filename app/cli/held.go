@@ -70,7 +70,7 @@ func (heldJob) run(ctx context.Context, s *session) (int, error) {
 		}
 		return outline(r, one)
 	}
-	return conclude(s, "held", replies, judge, func([]documentCluster) error {
+	return conclude(s, "held", replies, judge, func() error {
 		for _, r := range replies {
 			if err := s.writeHeld(r); err != nil {
 				return err

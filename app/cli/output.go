@@ -95,7 +95,7 @@ func outline[T any](r query.Reply[T], status int) documentCluster {
 
 // conclude prints the result of a command, as a document or as the text of write, and returns the exit status: the worst of the
 // clusters. judge describes one of them.
-func conclude[T any](s *session, command string, replies []query.Reply[T], judge func(int, query.Reply[T]) documentCluster, write func([]documentCluster) error) (int, error) {
+func conclude[T any](s *session, command string, replies []query.Reply[T], judge func(int, query.Reply[T]) documentCluster, write func() error) (int, error) {
 	worst := result(Healthy)
 	docs := make([]documentCluster, len(replies))
 	for i, r := range replies {
@@ -105,7 +105,49 @@ func conclude[T any](s *session, command string, replies []query.Reply[T], judge
 	if s.output == "json" {
 		return int(worst), writeDocument(s.std.Out, document{Command: command, Result: worst, Clusters: docs})
 	}
-	return int(worst), printing(write(docs))
+	return int(worst), printing(write())
+}
+
+// reported is what a command has to say about one cluster.
+type reported struct {
+	documentCluster
+	rows  [][]string
+	notes []string // sentences below the table
+}
+
+// tabulate prints the result of a command like conclude, as text in a table with sentences below it.
+func tabulate[T any](s *session, command string, head []string, replies []query.Reply[T], each func(int, query.Reply[T]) reported) (int, error) {
+	g := &grid{}
+	s.row(g, "CONTEXT", head)
+	var notes []string
+	judge := func(i int, r query.Reply[T]) documentCluster {
+		one := each(i, r)
+		for _, cells := range one.rows {
+			s.row(g, r.Cluster, cells)
+		}
+		notes = append(notes, one.notes...)
+		return one.documentCluster
+	}
+	return conclude(s, command, replies, judge, func() error {
+		if len(g.rows) > 1 {
+			if err := g.write(s.std.Out); err != nil {
+				return err
+			}
+			if len(notes) > 0 {
+				fmt.Fprintln(s.std.Out)
+			}
+		}
+		writeLines(s.std.Out, notes)
+		return nil
+	})
+}
+
+// row adds a row. It begins with the name of the cluster if there are several.
+func (s *session) row(g *grid, cluster string, cells []string) {
+	if s.named {
+		cells = append([]string{cluster}, cells...)
+	}
+	g.add(cells...)
 }
 
 // agreement is an answer with the replicas that gave it.

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -47,21 +46,11 @@ func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 		_, err := query.Get(ctx, r.Support, api.PathProblems, q, l)
 		return l, err
 	})
-	merged := make([][]api.Problem, len(replies))
-	judge := func(i int, r query.Reply[*api.Problems]) (d documentCluster) {
-		d, merged[i] = mergeProblems(r)
-		return d
-	}
-	return conclude(s, "problems", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs, merged) })
-}
-
-func (j *problemsJob) write(s *session, replies []query.Reply[*api.Problems], docs []documentCluster, merged [][]api.Problem) error {
-	g := &grid{}
-	s.row(g, "CONTEXT", []string{"SEVERITY", "SINCE", "OBJECT", "REASON", "MESSAGE"})
-	trouble := false
-	for i, r := range replies {
-		trouble = trouble || docs[i].Result == Trouble
-		for _, p := range merged[i] {
+	none := true
+	return tabulate(s, "problems", []string{"SEVERITY", "SINCE", "OBJECT", "REASON", "MESSAGE"}, replies, func(i int, r query.Reply[*api.Problems]) reported {
+		d, merged := mergeProblems(r)
+		one := reported{documentCluster: d, notes: r.Missing()}
+		for _, p := range merged {
 			text := p.Message
 			if p.Route != "" {
 				text += " (route " + p.Route + ")"
@@ -69,29 +58,13 @@ func (j *problemsJob) write(s *session, replies []query.Reply[*api.Problems], do
 			if len(p.Replicas) > 0 {
 				text += " (only on " + strings.Join(p.Replicas, ", ") + ")"
 			}
-			s.row(g, r.Cluster, []string{p.Severity, s.since(p.Since), ownerOf(p), p.Reason, text})
+			one.rows = append(one.rows, []string{p.Severity, s.since(p.Since), ownerOf(p), p.Reason, text})
 		}
-	}
-	switch {
-	case len(g.rows) > 1:
-		if err := g.write(s.std.Out); err != nil {
-			return err
+		if none = none && len(merged) == 0 && d.Result != Trouble; none && i == len(replies)-1 {
+			one.notes = append(one.notes, "no problems")
 		}
-	case !trouble:
-		fmt.Fprintln(s.std.Out, "no problems")
-	}
-	for _, r := range replies {
-		writeLines(s.std.Err, r.Missing())
-	}
-	return nil
-}
-
-// row adds a row. It begins with the name of the cluster if there are several.
-func (s *session) row(g *grid, cluster string, cells []string) {
-	if s.named {
-		cells = append([]string{cluster}, cells...)
-	}
-	g.add(cells...)
+		return one
+	})
 }
 
 // mergeProblems merges the lists of the replicas, the worst problems first.

@@ -146,7 +146,7 @@ func (s *session) speak(name string, replies []query.Reply[*spoken]) (int, error
 		}
 		return d
 	}
-	return conclude(s, name, replies, judge, func([]documentCluster) error {
+	return conclude(s, name, replies, judge, func() error {
 		for i, r := range replies {
 			if err := s.writeAgreements(r, i > 0); err != nil {
 				return err

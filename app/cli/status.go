@@ -58,8 +58,8 @@ func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
 func (j *statusJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askStatus)
 	differ := j.settle(ctx, s, replies)
-	judge := func(i int, r query.Reply[*serverStatus]) documentCluster { return j.judge(s, r, differ[i]) }
-	return conclude(s, "status", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs) })
+	head := []string{"REPLICA", "STATE", "TABLE", "ROUTES", "READ", "ERRORS", "WARNINGS"}
+	return tabulate(s, "status", head, replies, func(i int, r query.Reply[*serverStatus]) reported { return j.report(s, r, differ[i]) })
 }
 
 // settle repeats the question to clusters whose replicas serve different tables, because they read at different moments. It returns, for
@@ -172,84 +172,49 @@ func (j *statusJob) wrong(s *session, cluster string, st *serverStatus) []string
 	return all
 }
 
-func (j *statusJob) judge(s *session, r query.Reply[*serverStatus], differ map[string]string) documentCluster {
+// report describes a cluster. A sentence names all replicas that it applies to.
+func (j *statusJob) report(s *session, r query.Reply[*serverStatus], differ map[string]string) reported {
+	one := reported{documentCluster: outline(r, Healthy)}
+	if r.Err != nil {
+		one.rows, one.notes = [][]string{{"", "no answer"}}, r.Missing()
+		return one
+	}
 	status := Healthy
-	d := outline(r, status)
+	said := make(map[string][]string) // the replicas, by the sentence
+	var texts []string
 	for k, a := range r.Answers {
-		one := &d.Replicas[k]
+		doc := &one.Replicas[k]
+		cells, about := []string{a.Replica, "no answer"}, []string{doc.Error}
 		switch {
 		case a.Fault:
-			status = max(status, Unhealthy)
-			continue
+			status, cells[1] = max(status, Unhealthy), "not running"
 		case a.Err != nil:
 			status = Trouble
-			continue
-		}
-		one.Wrong = j.wrong(s, r.Cluster, a.Value)
-		if text := differ[a.Replica]; text != "" {
-			one.Wrong, one.differs = append(one.Wrong, text), strings.Contains(text, "replicas differ")
-		}
-		if len(one.Wrong) > 0 {
-			status = max(status, Unhealthy)
-		}
-	}
-	if r.Err == nil {
-		d.Result = result(status) // also if none answered, because none runs
-	}
-	return d
-}
-
-func (j *statusJob) write(s *session, replies []query.Reply[*serverStatus], docs []documentCluster) error {
-	g := &grid{}
-	row := func(cluster string, cells ...string) { s.row(g, cluster, cells) }
-	row("CONTEXT", "REPLICA", "STATE", "TABLE", "ROUTES", "READ", "ERRORS", "WARNINGS")
-	var notes []string
-	for i, r := range replies {
-		said := make(map[string][]string) // what replicas tell, by the text
-		var texts []string
-		tell := func(replica string, all ...string) {
-			for _, text := range all {
-				if said[text] == nil {
-					texts = append(texts, text)
-				}
-				said[text] = append(said[text], replica)
+		default:
+			doc.Wrong = j.wrong(s, r.Cluster, a.Value)
+			if text := differ[a.Replica]; text != "" {
+				doc.Wrong, doc.differs = append(doc.Wrong, text), strings.Contains(text, "replicas differ")
 			}
-		}
-		if r.Err != nil {
-			row(r.Cluster, "", "no answer")
-			notes = append(notes, query.Label(r.Cluster, "")+r.Err.Error())
-		}
-		for k, a := range r.Answers {
-			doc := docs[i].Replicas[k]
-			if doc.Error != "" {
-				state := "no answer"
-				if a.Fault {
-					state = "not running"
-				}
-				row(r.Cluster, a.Replica, state)
-				tell(a.Replica, doc.Error)
-				continue
-			}
-			st := a.Value
-			cells := []string{a.Replica, state(st, doc), "", "", "", fmt.Sprint(st.Problems["error"]), fmt.Sprint(st.Problems["warning"])}
-			if t := st.Table; t != nil {
+			status = max(status, verdict(len(doc.Wrong) == 0))
+			cells = []string{a.Replica, state(a.Value, *doc), "", "", "", fmt.Sprint(a.Value.Problems["error"]), fmt.Sprint(a.Value.Problems["warning"])}
+			if t := a.Value.Table; t != nil {
 				cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
 			}
-			row(r.Cluster, cells...)
-			tell(a.Replica, slices.Concat(doc.Wrong, told(st, s.now()))...)
+			about = slices.Concat(doc.Wrong, told(a.Value, s.now()))
 		}
-		for _, text := range texts {
-			notes = append(notes, query.Label(r.Cluster, strings.Join(said[text], ", "))+text)
+		one.rows = append(one.rows, cells)
+		for _, text := range about {
+			if said[text] == nil {
+				texts = append(texts, text)
+			}
+			said[text] = append(said[text], a.Replica)
 		}
 	}
-	if err := g.write(s.std.Out); err != nil {
-		return err
+	one.Result = result(status) // also if none answered, because none runs
+	for _, text := range texts {
+		one.notes = append(one.notes, query.Label(r.Cluster, strings.Join(said[text], ", "))+text)
 	}
-	if len(notes) > 0 {
-		fmt.Fprintln(s.std.Out)
-		writeLines(s.std.Out, notes)
-	}
-	return nil
+	return one
 }
 
 // maxToldOrders is how many freezes and pins are listed for a replica.

@@ -45,7 +45,7 @@ func (f *Flags) readYAML(file string, content []byte) {
 	var root map[string]yaml.Node
 	err := dec.Decode(&root)
 	if errors.Is(err, io.EOF) {
-		f.warnings = append(f.warnings, Warning{Flag: "-config-file", Where: file, Text: "the file is empty"})
+		f.warnings = append(f.warnings, &Error{Flag: "-config-file", Where: file, Err: errors.New("the file is empty")})
 		return
 	}
 	if more := new(yaml.Node); err == nil && !errors.Is(dec.Decode(more), io.EOF) {
@@ -83,7 +83,7 @@ func (f *Flags) readKey(flag *Flag, where string, val *yaml.Node) {
 	case err != nil:
 		f.errs = append(f.errs, &Error{Flag: flag.Option(), Where: where, Err: err})
 	case texts == nil:
-		f.warnings = append(f.warnings, Warning{Flag: flag.Option(), Where: where, Text: "has no value: the key is ignored"})
+		f.warnings = append(f.warnings, &Error{Flag: flag.Option(), Where: where, Err: errors.New("has no value: the key is ignored")})
 	}
 	for _, t := range texts {
 		f.give(flag, t, fromFile, where)

@@ -12,7 +12,7 @@
 // A value from a higher place replaces one from a lower place, except for the repeatable flags of Skipper and for flags with several
 // settings: their values add up.
 //
-// Nothing is silently ignored. A flag of Skipper without effect on a route server causes a [Warning] with the reason. An unknown flag,
+// Nothing is silently ignored. A flag of Skipper without effect on a route server causes a warning with the reason. An unknown flag,
 // or one that requests a different table or a protection that this server does not have, causes an [Error] that explains what to
 // do instead. Messages never contain the values of flags that are not used here: some are passwords.
 package options
@@ -48,7 +48,7 @@ type Flags struct {
 	settings []setting
 	environ  []string
 	args     []string // positional
-	warnings []Warning
+	warnings []*Error
 	errs     []error
 }
 
@@ -59,7 +59,8 @@ type group struct {
 	command     bool // of a command that queries servers: they are no settings, and their variables have another prefix
 }
 
-// Flag is a flag of a command.
+// Flag is a flag of a command, a [pflag.Value]. Parsing the command line only records texts. They are applied together with the
+// environment and the file: see [Flags.Resolve].
 type Flag struct {
 	Name  string // without dashes
 	Usage string // sentences
@@ -118,8 +119,7 @@ func (f *Flags) Add(name string, v *Value, usage string) {
 }
 
 func (f *Flags) add(flag *Flag, short string) {
-	flag.value.flag = flag
-	p := f.VarPF(flag.value, flag.Name, short, flag.Usage)
+	p := f.VarPF(flag, flag.Name, short, flag.Usage)
 	p.Hidden = f.hidden || flag.Ignored != ""
 	if flag.value.kind == "bool" {
 		p.NoOptDefVal = "true"
@@ -143,12 +143,11 @@ func (f *Flags) flag(name string) *Flag { return flagOf(f.Lookup(name)) }
 
 // flagOf returns the flag that a pflag.Flag belongs to; nil for one of cobra's.
 func flagOf(p *pflag.Flag) *Flag {
-	if p != nil {
-		if v, ok := p.Value.(*Value); ok {
-			return v.flag
-		}
+	if p == nil {
+		return nil
 	}
-	return nil
+	flag, _ := p.Value.(*Flag)
+	return flag
 }
 
 // All returns the flags that the command uses, in the order of the help.
@@ -167,8 +166,23 @@ func (f *Flag) Option() string {
 // Group returns the name of the flag's group.
 func (f *Flag) Group() string { return f.group.name }
 
-// Type returns the kind of the value: bool, string, int, duration, list and so on.
+// Type implements [pflag.Value] with the kind of the value: bool, string, int, duration, list and so on.
 func (f *Flag) Type() string { return f.value.kind }
+
+// String implements [pflag.Value]: it returns the last text of the command line, or the default.
+func (f *Flag) String() string {
+	if f.arg != nil {
+		return *f.arg
+	}
+	return f.value.def
+}
+
+// Set implements [pflag.Value] and never fails.
+func (f *Flag) Set(text string) error {
+	f.arg = &text
+	f.flags.give(f, text, fromArguments, "")
+	return nil
+}
 
 // Default returns the default as it would be typed.
 func (f *Flag) Default() string { return f.value.def }
@@ -193,42 +207,29 @@ func (f *Flags) changed(name string) bool {
 func (f *Flags) Check(check func()) { f.checks = append(f.checks, check) }
 
 // fail records an error at the place where the flag was set. An empty name means no particular flag.
-func (f *Flags) fail(name string, err error) {
-	option, where := f.place(name)
-	f.errs = append(f.errs, &Error{Flag: option, Where: where, Err: err})
-}
+func (f *Flags) fail(name string, err error) { f.errs = append(f.errs, f.at(name, err)) }
 
 func (f *Flags) failf(name, format string, args ...any) { f.fail(name, fmt.Errorf(format, args...)) }
 
 func (f *Flags) warn(name, format string, args ...any) {
-	option, where := f.place(name)
-	w := Warning{Flag: option, Where: where, Text: fmt.Sprintf(format, args...)}
-	if !slices.Contains(f.warnings, w) {
+	w := f.at(name, fmt.Errorf(format, args...))
+	if !slices.ContainsFunc(f.warnings, func(o *Error) bool { return o.Error() == w.Error() }) {
 		f.warnings = append(f.warnings, w)
 	}
 }
 
-func (f *Flags) place(name string) (option, where string) {
+// at returns an error about a flag.
+func (f *Flags) at(name string, err error) *Error {
 	if flag := f.flag(name); flag != nil {
-		return flag.Option(), flag.where
+		return &Error{Flag: flag.Option(), Where: flag.where, Err: err}
 	}
-	return "", ""
+	return &Error{Err: err}
 }
 
 // Warnings returns the notices about a configuration, which a program must show even with an error.
-func (f *Flags) Warnings() []Warning { return f.warnings }
+func (f *Flags) Warnings() []*Error { return f.warnings }
 
-// Warning is a notice about a valid configuration.
-type Warning struct {
-	Flag  string // with the dashes that help shows; empty if the warning is not about a flag
-	Where string // variable, or file and line; empty for the command line
-	Text  string
-}
-
-// String returns the warning as one line, place first.
-func (w Warning) String() string { return prefix(w.Where) + prefix(w.Flag) + w.Text }
-
-// Error is one mistake in the arguments or the configuration.
+// Error is one mistake in the arguments or the configuration, or a warning about a valid one.
 type Error struct {
 	Flag  string // with the dashes that help shows; empty if the error is not about a flag
 	Where string // variable, or file and line; empty for the command line
@@ -236,20 +237,21 @@ type Error struct {
 }
 
 // Error returns the message as one line, place first.
-func (e *Error) Error() string { return prefix(e.Where) + prefix(e.Flag) + e.Err.Error() }
+func (e *Error) Error() string {
+	text := e.Err.Error()
+	for _, place := range []string{e.Flag, e.Where} {
+		if place != "" {
+			text = place + ": " + text
+		}
+	}
+	return text
+}
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Usagef returns an error in the arguments.
 func Usagef(format string, args ...any) error { return &Error{Err: fmt.Errorf(format, args...)} }
-
-func prefix(place string) string {
-	if place == "" {
-		return ""
-	}
-	return place + ": "
-}
 
 // maxShown limits how much of a text a message repeats, in bytes.
 const maxShown = 200

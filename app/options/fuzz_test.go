@@ -45,7 +45,7 @@ func check(t *testing.T, args []string, env options.Env) {
 		t.Fatalf("configuration %v and error %v", c, err)
 	}
 	for _, w := range warnings {
-		if strings.ContainsAny(w.String(), "\n\x1b") {
+		if strings.ContainsAny(w.Error(), "\n\x1b") {
 			t.Errorf("the warning %q can do harm to a log", w)
 		}
 	}

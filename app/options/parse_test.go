@@ -7,11 +7,11 @@ import (
 )
 
 // parseArgs parses the arguments of the route server as the program does.
-func parseArgs(args []string, env options.Env) (*options.RouteServer, []options.Warning, error) {
+func parseArgs(args []string, env options.Env) (*options.RouteServer, []*options.Error, error) {
 	return parseWith(&cobra.Command{Use: "routesrv"}, options.RouteServerFlags, args, env)
 }
 
-func parseWith[T any](cmd *cobra.Command, declare func(*cobra.Command, *T) *options.Flags, args []string, env options.Env) (*T, []options.Warning, error) {
+func parseWith[T any](cmd *cobra.Command, declare func(*cobra.Command, *T) *options.Flags, args []string, env options.Env) (*T, []*options.Error, error) {
 	var c T
 	flags := declare(cmd, &c)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true

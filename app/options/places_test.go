@@ -267,7 +267,7 @@ func TestQueriesIgnoreSettingsOfThePod(t *testing.T) {
 	}
 }
 
-func parseCompile(args []string, env options.Env) (*options.RouteServer, []options.Warning, error) {
+func parseCompile(args []string, env options.Env) (*options.RouteServer, []*options.Error, error) {
 	return parseWith(&cobra.Command{Use: "compile", Args: cobra.ArbitraryArgs}, options.CompileFlags, args, env)
 }
 

@@ -81,7 +81,7 @@ func (f *Flags) inForce() (all []setting) {
 		case adds(s) && s.origin == fromFile:
 			s.flag.file = true
 		case s.origin < highest[s.flag] && s.flag.value.repeat && !adds(s):
-			f.warnings = append(f.warnings, Warning{Flag: s.flag.Option(), Where: s.where, Text: "has no effect: the flag is also given elsewhere"})
+			f.warnings = append(f.warnings, &Error{Flag: s.flag.Option(), Where: s.where, Err: errors.New("has no effect: the flag is also given elsewhere")})
 		}
 	}
 	for _, s := range f.settings {

@@ -47,10 +47,10 @@ func parse(t *testing.T, env options.Env, args ...string) (*options.RouteServer,
 	return c, texts(warnings)
 }
 
-func texts(warnings []options.Warning) []string {
+func texts(warnings []*options.Error) []string {
 	var s []string
 	for _, w := range warnings {
-		s = append(s, w.String())
+		s = append(s, w.Error())
 	}
 	return s
 }

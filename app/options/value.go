@@ -10,14 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Value is the value of a flag, a [pflag.Value]. Every flag is made of the constructors below, so that a duration or a size has the
-// same form everywhere.
-//
-// Parsing the command line only records texts. They are applied together with the environment and the file: see [Flags.Resolve].
+// Value says how a flag is read. Every flag is made of the constructors below, so that a duration or a size has the same form
+// everywhere.
 type Value struct {
 	kind     string // for help, such as HOST:PORT; "bool" for a switch
 	def      string // the default, as it would be typed
@@ -26,28 +23,6 @@ type Value struct {
 	repeat   bool      // each use of the flag adds a value
 	comma    bool      // accepts a list separated by commas
 	settings []Setting // of a flag that has several
-
-	flag *Flag // set by Flags.Add
-}
-
-var _ pflag.Value = (*Value)(nil)
-
-// Type implements [pflag.Value].
-func (v *Value) Type() string { return v.kind }
-
-// String implements [pflag.Value]: it returns the last text of the command line, or the default.
-func (v *Value) String() string {
-	if v.flag != nil && v.flag.arg != nil {
-		return *v.flag.arg
-	}
-	return v.def
-}
-
-// Set implements [pflag.Value] and never fails.
-func (v *Value) Set(text string) error {
-	v.flag.arg = &text
-	v.flag.flags.settings = append(v.flag.flags.settings, setting{flag: v.flag, value: text, origin: fromArguments})
-	return nil
 }
 
 // Bool is a switch.

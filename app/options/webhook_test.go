@@ -9,7 +9,7 @@ import (
 	"github.com/routesrv/routesrv/app/options"
 )
 
-func parseWebhook(args []string, env options.Env) (*options.RouteServer, []options.Warning, error) {
+func parseWebhook(args []string, env options.Env) (*options.RouteServer, []*options.Error, error) {
 	return parseWith(&cobra.Command{Use: "webhook", Args: cobra.NoArgs}, options.WebhookFlags, args, env)
 }
 

@@ -156,7 +156,7 @@ func Serve(f *options.Flags, env options.Env, logging *options.Log, stateDir *st
 		defer unlock()
 		log := NewLogger(*logging, cmd.ErrOrStderr())
 		for _, w := range f.Warnings() {
-			log.Warn("configuration", "flag", w.Flag, "where", w.Where, "warning", w.Text)
+			log.Warn("configuration", "flag", w.Flag, "where", w.Where, "warning", w.Err)
 		}
 		s, err := build(log)
 		if err != nil {

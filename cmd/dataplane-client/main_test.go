@@ -112,7 +112,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 }
 
 // parse parses the flags of the program.
-func parse(args []string) (*options.Sidecar, []options.Warning, error) {
+func parse(args []string) (*options.Sidecar, []*options.Error, error) {
 	var c options.Sidecar
 	cmd := &cobra.Command{Use: "dataplane-client", SilenceErrors: true, SilenceUsage: true}
 	flags := options.SidecarFlags(cmd, &c)
@@ -188,7 +188,7 @@ func TestWhatIsLikelyAMistakeIsSaid(t *testing.T) {
 	}
 	var all strings.Builder
 	for _, w := range warnings {
-		all.WriteString(w.String() + "\n")
+		all.WriteString(w.Error() + "\n")
 	}
 	for _, part := range []string{"--state-dir", "--fallback"} {
 		if !strings.Contains(all.String(), part) {
