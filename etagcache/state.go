@@ -128,7 +128,7 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 		}
 		r.Stale = next.read.Stale // no new table: a stale one stays stale
 		next.read = r
-		if !r.Held && !r.Waiting || r.Live {
+		if !r.Held || r.Live {
 			next.oldest, next.newest = r.Oldest, r.Newest
 			if r.Newest >= old.newest { // a source never shows a list older than before, although this read may prove less
 				next.oldest = max(old.oldest, r.Oldest)

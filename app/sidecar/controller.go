@@ -52,7 +52,6 @@ type controller struct {
 	cfg          *Config // read only
 	log          *slog.Logger
 	cache        *etagcache.Cache
-	sink         publish.Sink // the cache, or a stage before it
 	metrics      *metrics
 	fetchMetrics *dataplane.Metrics
 	shadow       *shadow
@@ -96,13 +95,9 @@ func newController(cfg *Config, d *rollout.Decider, modes *modeFile, cache *etag
 	}
 	c.turns.self, c.turns.remote = make(turn, 1), make(turn, 1)
 	c.proof = newProof(cfg.StateDir, c.metrics, log)
-	c.sink = cache
 	var err error
-	if cfg.EndpointDebounce > 0 {
-		c.sink = publish.NewBudget(cache, cfg.EndpointDebounce, cfg.Registry)
-	}
 	if c.served, err = publish.NewSwitch(publish.SwitchConfig{
-		Sink: c.sink, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,
+		Sink: cache, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,
 		Decided: c.decisions.Append,
 		File:    publish.FileConfig{Name: "routes", Path: cfg.RoutesFile, Plain: true},
 		Top: func() uint64 {

@@ -91,7 +91,7 @@ var allowed = map[string][]string{
 	"app/query":   {"api", "app/options"},
 	"app/board":   {"api", "fleet", "app/httpserve", "app/query"},
 	"app/cli":     {"app/board", "compile", "compile/rules", "explain", "explain/takeover", "fleet", "app/options", "app/program", "app/query", "source/manifests", "source/tables", "app/trial", "api", "kube", "match", "match/report", "shadowdiff", "shadowdiff/page", "table"},
-	"app/trial":   {"eskip", "api", "internal/durable", "publish", "table"},
+	"app/trial":   {"eskip", "api", "publish", "table"},
 	"app/forward": {"app/options", "app/query"},
 
 	// binaries
