@@ -44,7 +44,7 @@ func documents() map[string]any {
 		AgeSeconds: 1.5, Transport: "stream", Stream: &api.FetchStream{URL: "http://routesrv/routes", Connected: at, LastEvent: at, Event: api.EventCurrent},
 		LastAttempt: at, LastSuccess: at, Servers: []api.FetchServer{{URL: "http://routesrv/routes", InUse: true, LastSuccess: at}}, LastKnownGood: file,
 	}
-	seconds, requests := 0.2, uint64(12408)
+	requests := uint64(12408)
 	taken := api.Takeover{At: at, From: ref, To: kube.Ref{Kind: kube.KindRouteGroup, Namespace: "evil", Name: "all"}, Lost: 1, Example: "GET https://shop.example.org/cart: Ingress shop/cart -> RouteGroup evil/all"}
 	failure := api.TrialFailure{Text: "compress(-1)", Verdict: "died", Words: "panic: invalid level", At: at}
 	entry := api.HistoryEntry{
@@ -68,18 +68,6 @@ func documents() map[string]any {
 			ID: "0123456789ab", Owner: ref, Reason: "service_not_found", Severity: "error", Message: "Failed to get service s, 80",
 			Text: "there is no Service \"s\" in the namespace \"shop\"", Since: at,
 		}}},
-		"board": &api.Board{Schema: api.BoardSchema, Time: at, CleanForSeconds: 259200, Clusters: []api.BoardCluster{
-			{
-				Name: "prod-eu", State: api.BoardNotice, Why: []string{"keeps 1 objects"}, Asked: at, Replica: "routesrv-0", Version: "v1.2.3",
-				Table: &api.BoardTable{Digest: digest, Revision: 100, Routes: 3, LastRead: at}, Kept: 1, Orders: 1,
-				Problems: map[string]int{"error": 1}, Reasons: []api.BoardCount{{Name: "service_not_found", Count: 1}},
-				Clients: map[string]int{"current": 2, "behind": 1}, Modes: map[string]int{"Pre": 2, "Exec": 1}, Versions: []api.BoardCount{{Name: "v1.2.3", Count: 3}},
-				Laggards: []api.BoardLaggard{{ID: "ingress/proxy-1", State: "behind", BehindSeconds: 30}},
-				Pre:      &api.BoardPre{Planes: 2, Reported: 2, Ready: 1, Differ: 1, Reason: "1 of 2 data planes in Pre show a difference"},
-				Changes:  1, History: []api.BoardEntry{{At: at, What: "Ingress shop/cart changed"}},
-			},
-			{Name: "prod-us", State: api.BoardAway, AwaySince: at, Error: "connection refused"},
-		}},
 		"held":    &api.HeldTable{Hold: &hold, Accept: "routesrv accept DIGEST --why REASON", Difference: json.RawMessage("{}")},
 		"history": &[]api.HistoryEntry{entry}, "history-entry": &api.HistoryDifference{Entry: entry, Difference: json.RawMessage("{}")},
 		"steered": &api.Steered{
@@ -109,7 +97,7 @@ func documents() map[string]any {
 			Time: at, Table: &fleet.Table{Digest: digest, Revision: 100, Since: at}, Counts: fleet.Counts{Current: 1}, Total: 1,
 			Zones: []fleet.Group{{Name: "a", Counts: fleet.Counts{Current: 1}}}, Versions: []fleet.Group{{Name: "v1.2.3", Counts: fleet.Counts{Current: 1}}},
 			Replicas: []fleet.Replica{{Name: "routesrv-0", Instance: "X", Self: true, Clients: 1}}, Relays: []fleet.Relay{},
-			Publishes: []fleet.Publish{{Digest: digest, Revision: 100, Time: at, Half: &seconds, Holders: 1}}, Matched: 1,
+			Tables: []fleet.Table{{Digest: digest, Revision: 100, Since: at}}, Matched: 1,
 			Suspects: []fleet.SuspectTable{{
 				Digest: other, Clients: 2, Deaths: 4, Example: "ingress/proxy-1", Evidence: "the proxy was restarted 2 times with tables that are not proven", First: at, Last: at,
 			}},

@@ -240,7 +240,7 @@ func (cfg *Config) check() error {
 	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
 		return fmt.Errorf("interval %v: must be at least 1ms", cfg.Interval)
 	case cfg.Timeout < 0 || cfg.MaxBackoff < 0:
-		return errors.New("Timeout and MaxBackoff must not be negative")
+		return errors.New("timeout and backoff must not be negative")
 	case !slices.Contains([]UpdateMode{"", Auto, Stream, Poll}, cfg.UpdateMode):
 		return fmt.Errorf("update mode %.50q: must be auto, stream or poll", cfg.UpdateMode)
 	case cfg.MaxBytes < 0 || cfg.Memory < 0:

@@ -11,7 +11,10 @@ func (r *Registry) View() *View {
 	now := r.now()
 	r.mu.Lock()
 	r.look()
-	v := &View{Time: now, Table: r.served(), Publishes: r.publishes(), Clients: make([]Client, 0, len(r.clients))}
+	v := &View{Time: now, Tables: r.tables(), Clients: make([]Client, 0, len(r.clients))}
+	if len(v.Tables) > 0 {
+		v.Table = &v.Tables[0]
+	}
 	keys := make([]string, 0, len(r.clients))
 	for k, c := range r.clients {
 		if c.counts() {
@@ -50,39 +53,11 @@ func (r *Registry) showSome(v *View, keys []string, now time.Time) {
 	}
 }
 
-// served returns the served table, or nil before the first one.
-func (r *Registry) served() *Table {
-	last := r.versions.last()
-	if last.order == 0 {
-		return nil
-	}
-	return &Table{Digest: last.Digest, Revision: last.Revision, Since: last.at}
-}
-
-// publishes returns the last tables, newest first.
-func (r *Registry) publishes() []Publish {
-	holders := make(map[Name]int)
-	for _, c := range r.clients {
-		if c.Holds != nil && !c.Canary {
-			holders[Name{c.Holds.Digest, c.order}]++
-		}
-	}
-	list := r.versions.list
-	shown := make([]Publish, 0, min(len(list), shownPublishes))
-	for i := len(list) - 1; i >= max(0, len(list)-shownPublishes); i-- {
-		v := &list[i]
-		p := Publish{
-			Digest: v.Digest, Revision: v.Revision, Time: v.at, Routes: v.Routes, Bytes: v.Bytes, Holders: holders[Name{v.Digest, v.order}],
-		}
-		if v.Took >= 0 {
-			p.Took = new(v.Took.Seconds())
-		}
-		for share, to := range []**float64{&p.Half, &p.Most, &p.All} {
-			if took := v.took[share]; took != notYet {
-				*to = new(took.Seconds())
-			}
-		}
-		shown = append(shown, p)
+// tables returns the last tables, newest first.
+func (r *Registry) tables() []Table {
+	shown := []Table{}
+	for _, v := range slices.Backward(r.versions.list[max(0, len(r.versions.list)-shownTables):]) {
+		shown = append(shown, Table{Digest: v.Digest, Revision: v.Revision, Since: v.at})
 	}
 	return shown
 }
@@ -90,7 +65,8 @@ func (r *Registry) publishes() []Publish {
 // show returns the public form of a client.
 func (r *Registry) show(c *client, now time.Time) Client {
 	one := c.Client
-	one.Replica, one.Stream, one.IntervalSeconds, one.Suspects = r.cfg.Name, c.streams > 0, c.pace().Seconds(), c.showSuspects(now)
+	one.Address, one.Replica, one.Stream = c.address.String(), r.cfg.Name, c.streams > 0
+	one.IntervalSeconds, one.Suspects = c.pace().Seconds(), c.showSuspects(now)
 	var behind time.Duration
 	one.State, one.BehindVersions, behind = r.judge(c, now)
 	one.BehindSeconds = behind.Seconds()

@@ -92,7 +92,7 @@ func Merge(local *View, answers []Answer, q Query) *View {
 	}
 	v.Clients, v.Relays = m.list()
 	if m.reference != nil {
-		v.Publishes = m.reference.Publishes
+		v.Tables = m.reference.Tables
 	}
 	v.finish(q)
 	return &v
@@ -168,11 +168,11 @@ func (m *merger) behind(v *View) (versions int, since time.Duration) {
 		return 0, 0
 	}
 	first := newest.Since
-	for i, p := range m.reference.Publishes {
-		if p.Digest == own.Digest {
+	for i, t := range m.reference.Tables {
+		if t.Digest == own.Digest {
 			return i, m.reference.Time.Sub(first)
 		}
-		first = p.Time
+		first = t.Since
 	}
 	return -1, m.reference.Time.Sub(newest.Since)
 }

@@ -20,7 +20,7 @@ func replica(host string, n int, clients ...fleet.Client) *fleet.View {
 	v.Table = t
 	v.Replicas = []fleet.Replica{{Name: host, Instance: host, Self: true, Table: t, Clients: len(clients)}}
 	for i := n; i > 0; i-- {
-		v.Publishes = append(v.Publishes, fleet.Publish{Digest: name(i).Digest, Revision: uint64(i), Time: start.Add(time.Duration(i) * time.Second)})
+		v.Tables = append(v.Tables, fleet.Table{Digest: name(i).Digest, Revision: uint64(i), Since: start.Add(time.Duration(i) * time.Second)})
 	}
 	for i := range v.Clients {
 		v.Clients[i].Replica = host

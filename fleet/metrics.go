@@ -15,13 +15,9 @@ type Metrics struct {
 	refusing prometheus.Gauge
 	dying    prometheus.Gauge
 	lag      prometheus.Gauge
-	duration *prometheus.HistogramVec
 	reports  *prometheus.CounterVec
 	refused  prometheus.Counter
 }
-
-// shareNames are the label values of shares.
-var shareNames = [len(shares)]string{"0.5", "0.99", "1"}
 
 // NewMetrics creates the series and registers them; nil registers nowhere.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
@@ -33,8 +29,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		dying:    made.Gauge("routesrv_clients_dying", "Live clients with a proxy that crashed because of a table, until they recover."),
 		lag: made.Gauge("routesrv_fleet_behind_seconds",
 			"How long 99 percent of the addresses of clients have been without the newest table, at most; 0 if they hold it."),
-		duration: made.Histograms("routesrv_fleet_publish_seconds", "Time until a share of the addresses of clients held a new table: 0.5, 0.99 or 1.",
-			"share", []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600}, shareNames[:]...),
 		reports: made.Counters("routesrv_client_reports_total", "Reports of clients, by result: taken or refused.", "result", "taken", "refused"),
 		refused: made.Counter("routesrv_clients_refused_total", "Requests of clients outside of the fleet, because it is full or too many come from one address."),
 	}
@@ -55,8 +49,4 @@ func (m *Metrics) show(g gauges) {
 		m.clients.WithLabelValues(string(s)).Set(float64(g.counts.Of(s)))
 	}
 	m.lag.Set(g.lag.Seconds())
-}
-
-func (m *Metrics) took(share int, d time.Duration) {
-	m.duration.WithLabelValues(shareNames[share]).Observe(d.Seconds())
 }

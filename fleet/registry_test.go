@@ -44,7 +44,7 @@ func name(n int) fleet.Name {
 func (w *world) publish(n int) {
 	w.last++
 	w.orders[name(n).Digest] = w.last
-	w.Published(w.last, fleet.Publication{Name: name(n)})
+	w.Published(w.last, name(n))
 }
 
 func address(n int) netip.Addr {
@@ -170,7 +170,7 @@ func TestWhoAsksOnceIsNoClient(t *testing.T) {
 		t.Helper()
 		w.Tick()
 		holders, live := w.Share(1)
-		if v := w.View(); v.Total != want || len(v.Clients) != want || v.Replicas[0].Clients != want || w.Counts().Total() != want || live > want || v.Publishes[0].Holders != holders {
+		if v := w.View(); v.Total != want || len(v.Clients) != want || v.Replicas[0].Clients != want || w.Counts().Total() != want || live > want {
 			t.Errorf("%s: %d clients, %d of %d hold the table, want %d", when, v.Total, holders, live, want)
 		}
 	}
@@ -272,64 +272,25 @@ func TestRelayHasASummary(t *testing.T) {
 	}
 }
 
-func TestTimesOfAPublish(t *testing.T) {
+func TestClientsAreCountedByState(t *testing.T) {
 	w := newWorld(fleet.Config{})
 	w.publish(1)
-	for i := range 100 {
-		w.pollFrom(i, fmt.Sprint("p", i), 1)
-	}
-	w.Tick()
-	w.now = w.now.Add(time.Second)
 	w.publish(2)
-	start := w.now
-	step := func(to time.Duration, from, until int) {
-		w.now = start.Add(to)
-		for i := range 100 {
-			n := 1
-			if i < from {
-				n = 2
-			}
-			if i >= from && i < until || i == 99 {
-				n = 2
-			}
-			if i == 99 && until < 100 {
-				n = 1
-			}
-			w.pollFrom(i, fmt.Sprint("p", i), n)
-		}
-		w.Tick()
-	}
-	step(time.Second, 0, 49)
-	step(2*time.Second, 49, 50)
-	w.pollFrom(1000, "late", 2) // it was not part of the rollout
-	step(5*time.Second, 50, 99)
-	p := w.View().Publishes[0]
-	if p.Half == nil || *p.Half != 2 || p.Most == nil || *p.Most != 5 || p.All != nil || p.Digest != name(2).Digest || p.Holders != 100 {
-		t.Errorf("%+v", p)
-	}
-	w.now = start.Add(8 * time.Second)
-	w.publish(3)
-	w.now = start.Add(10 * time.Second)
 	for i := range 100 {
-		w.pollFrom(i, fmt.Sprint("p", i), 3) // including the one that never had 2
+		w.pollFrom(i, fmt.Sprint("p", i), 1+min(i, 1))
 	}
-	w.pollFrom(1000, "late", 3)
 	w.Tick()
-	ps := w.View().Publishes
-	if ps[0].All == nil || *ps[0].All != 2 || ps[1].All == nil || *ps[1].All != 10 {
-		t.Errorf("%+v", ps[:2])
-	}
-	if n := testutil.CollectAndCount(w.metrics, "routesrv_fleet_publish_seconds"); n != 3 {
-		t.Errorf("%d series", n)
-	}
 	w.expose(t, `
 # HELP routesrv_clients Clients of this replica: current, behind, rejected (unless dying) or silent.
 # TYPE routesrv_clients gauge
-routesrv_clients{state="behind"} 0
-routesrv_clients{state="current"} 101
+routesrv_clients{state="behind"} 1
+routesrv_clients{state="current"} 99
 routesrv_clients{state="rejected"} 0
 routesrv_clients{state="silent"} 0
 `, "routesrv_clients")
+	if all := w.View().Tables; len(all) != 2 || all[0].Digest != name(2).Digest || all[1].Digest != name(1).Digest {
+		t.Errorf("%+v", all)
+	}
 }
 
 func (w *world) expose(t *testing.T, want, series string) {
@@ -470,7 +431,7 @@ func TestReports(t *testing.T) {
 
 // TestSize: 20,000 clients with ids, nodes and reports, as sidecars have them, use at most an eighth of the server's memory.
 func TestSize(t *testing.T) {
-	const most = 32 << 20
+	const most = 26 << 20
 	w := newWorld(fleet.Config{})
 	w.publish(1)
 	w.publish(2)

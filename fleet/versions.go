@@ -10,27 +10,16 @@ import (
 const (
 	// maxVersions is how many published tables are remembered: 25 minutes with a change in every poll of three seconds.
 	maxVersions = 512
-	// maxPending is for how many of them propagation is measured. Measuring older ones, too, would not add information: the newer
-	// ones already show that propagation is slow.
-	maxPending = 32
-	// shownPublishes is how many of them a View contains.
-	shownPublishes = 64
+	// shownTables is how many of them a View contains.
+	shownTables = 64
 )
 
 // version is a published table.
 type version struct {
-	Publication
+	Name
 	order uint64
 	at    time.Time
-	// The time until each share held it; notYet before that.
-	took [len(shares)]time.Duration
 }
-
-// notYet means that a share has not been reached.
-const notYet = time.Duration(-1)
-
-// shares are the percentages of live clients for which the time since publication is measured.
-var shares = [...]int{50, 99, 100}
 
 // versions are the last published tables, in ascending order.
 type versions struct{ list []version }
@@ -39,9 +28,6 @@ func (v *versions) add(one version) {
 	if len(v.list) == maxVersions {
 		copy(v.list, v.list[1:])
 		v.list = v.list[:maxVersions-1]
-	}
-	for i := range one.took {
-		one.took[i] = notYet
 	}
 	v.list = append(v.list, one)
 }
@@ -77,27 +63,18 @@ func (v *versions) newerThan(revision uint64) time.Time {
 	return time.Time{}
 }
 
-// Publication is a table that is served from now on.
-type Publication struct {
-	Name
-	Routes, Bytes int
-	// Took is the time from the end of the read that first showed the table until it was served, including the time for which a
-	// guard held it. It is negative if the table came from a last-known-good file.
-	Took time.Duration
-}
-
 // Published records that a table is served from now on. order is higher than the order of all previous tables.
-func (r *Registry) Published(order uint64, p Publication) {
+func (r *Registry) Published(order uint64, n Name) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.versions.add(version{Publication: p, order: order, at: r.now()})
+	r.versions.add(version{n, order, r.now()})
 }
 
 // CanaryPublished records that a table is served to the canary from now on. The orders are those of Config.CanaryOrder.
-func (r *Registry) CanaryPublished(order uint64, p Publication) {
+func (r *Registry) CanaryPublished(order uint64, n Name) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.canaries.add(version{Publication: p, order: order, at: r.now()})
+	r.canaries.add(version{n, order, r.now()})
 }
 
 // versionsOf returns the tables that a client should have.

@@ -58,8 +58,8 @@ type View struct {
 	Relays []Relay `json:"relays"`
 	// Suspects are tables that probably crashed proxies, as clients reported within [SuspectFor].
 	Suspects []SuspectTable `json:"suspects,omitempty"`
-	// Publishes are the last tables, newest first, with how long the fleet took to hold them.
-	Publishes []Publish `json:"publishes"`
+	// Tables are the last tables that the replica with the newest one served, newest first.
+	Tables []Table `json:"tables"`
 	// Clients are those that match the request, sorted by state (rejected, behind, silent, current), then by id. Truncated means
 	// that more match: Matched in total.
 	Clients   []Client `json:"clients"`
@@ -138,24 +138,6 @@ type Relay struct {
 	State  State     `json:"state"` // of the relay itself
 	// Details means that the relay's clients are in Clients.
 	Details bool `json:"details"`
-}
-
-// Publish is a table with the times until clients held it. Silent clients do not count.
-type Publish struct {
-	Digest   table.Digest `json:"digest"`
-	Revision uint64       `json:"revision,omitempty"`
-	Time     time.Time    `json:"time"`
-	Routes   int          `json:"routes"`
-	Bytes    int          `json:"bytes"`
-	// Took is the seconds from the end of the read that first showed the table until it was served, including the time for which a
-	// guard held it; nil for a table from a last-known-good file.
-	Took *float64 `json:"took_seconds,omitempty"`
-	// Seconds until half, 99 percent and all of the clients held this table or a newer one; nil while that has not happened.
-	Half *float64 `json:"half_seconds,omitempty"`
-	Most *float64 `json:"most_seconds,omitempty"`
-	All  *float64 `json:"all_seconds,omitempty"`
-	// Holders is how many clients hold exactly this table now.
-	Holders int `json:"holders"`
 }
 
 // Client is what is known about one client.

@@ -119,7 +119,7 @@ func (s *situation) tableOf(c Candidate, routes table.List) *table.Table {
 	if served == nil || s.first {
 		return c.Table.Next(routes, c.Table.Revision(), c.Read.At)
 	}
-	if next := served.Next(routes, c.Read.Newest, c.Read.At); !next.Equal(served) {
+	if next := served.NextBeside(routes, c.Read.Newest, c.Read.At, c.Table); !next.Equal(served) {
 		return next
 	}
 	return served

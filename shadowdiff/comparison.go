@@ -17,8 +17,6 @@ import (
 
 // Comparison is a comparison for presentation: the report and its context.
 type Comparison struct {
-	// Title is the title of the page; empty means "Shadow diff".
-	Title string
 	// Notes are additional facts, in display order.
 	Notes  []Note
 	A, B   Side
@@ -47,8 +45,6 @@ type Side struct {
 	Label    string
 	Name     string // a URL, a path, or a description
 	Revision uint64 // 0 if it has none
-	// Read is when its source was last read; zero if unknown. It is not shown.
-	Read time.Time
 }
 
 // State returns the state of the difference in a continuous comparison: "confirmed", "pending", or "" without one.
@@ -257,7 +253,6 @@ const Schema = "routesrv.shadowdiff/v1"
 type (
 	jsonComparison struct {
 		Schema      string           `json:"schema"`
-		Title       string           `json:"title,omitempty"`
 		Notes       []Note           `json:"notes,omitempty"`
 		Result      string           `json:"result"` // same, different or error
 		Error       string           `json:"error,omitempty"`
@@ -300,7 +295,7 @@ type (
 // differences.
 func WriteJSON(w io.Writer, v *Comparison) error {
 	out := jsonComparison{
-		Schema: Schema, Title: v.Title, Notes: v.Notes, Result: v.Result(), Error: v.Err, Time: v.At.UTC(), Counts: v.Report.Counts(),
+		Schema: Schema, Notes: v.Notes, Result: v.Result(), Error: v.Err, Time: v.At.UTC(), Counts: v.Report.Counts(),
 		Unlisted:    v.Report.Beyond.Differences(),
 		A:           jsonSide{v.A.Label, v.A.Name, v.Report.A, v.A.Revision},
 		B:           jsonSide{v.B.Label, v.B.Name, v.Report.B, v.B.Revision},
@@ -312,22 +307,13 @@ func WriteJSON(w io.Writer, v *Comparison) error {
 	for _, e := range v.entries() {
 		out.Differences = append(out.Differences, newJSONDifference(e, v.Owner))
 	}
-	return WriteJSONValue(w, out, "  ")
+	return WriteJSONValue(w, out)
 }
 
 // IsSame reports whether the result in the JSON form of a view is same.
 func IsSame(document []byte) bool {
 	var v jsonComparison
 	return json.Unmarshal(document, &v) == nil && v.Result == same
-}
-
-// WriteEntryJSON writes one difference on one line, in the form of the list in [WriteJSON], preceded by the event and its time.
-func WriteEntryJSON(w io.Writer, e Tracked, owner OwnerFunc, event string, at time.Time) error {
-	return WriteJSONValue(w, struct {
-		Event string    `json:"event"`
-		Time  time.Time `json:"time"`
-		jsonDifference
-	}{event, at.UTC(), newJSONDifference(e, owner)}, "")
 }
 
 func newJSONDifference(e Tracked, owner OwnerFunc) jsonDifference {

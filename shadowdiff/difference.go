@@ -47,32 +47,6 @@ type Difference struct {
 	Parts []Part       // only for Changed
 }
 
-// Aligned returns all parts of both routes side by side, including identical ones, in the order in which routes are written. For
-// a route that is only on one side, all parts are Removed or Added.
-func (d Difference) Aligned() []Part {
-	switch d.Kind {
-	case Missing:
-		return oneSided(d.A, Removed)
-	case Extra:
-		return oneSided(d.B, Added)
-	default:
-		return align(d.A, d.B)
-	}
-}
-
-func oneSided(r *eskip.Route, op Op) []Part {
-	out := align(r, r)
-	for i := range out {
-		out[i].Op = op
-		if op == Removed {
-			out[i].New, out[i].NewPosition = "", 0
-		} else {
-			out[i].Old, out[i].OldPosition = "", 0
-		}
-	}
-	return out
-}
-
 // Element is a kind of route part, as named in text and JSON.
 type Element string
 
@@ -92,11 +66,11 @@ type Op string
 
 // The ops.
 const (
-	Same     Op = "same" // only in [Difference.Aligned]
-	Removed  Op = "removed"
-	Added    Op = "added"
-	Replaced Op = "replaced"
-	Moved    Op = "moved" // the same filter in another position
+	unchanged Op = "same" // only while parts are aligned
+	Removed   Op = "removed"
+	Added     Op = "added"
+	Replaced  Op = "replaced"
+	Moved     Op = "moved" // the same filter in another position
 )
 
 // Part is a part of a route on both sides.
@@ -114,7 +88,7 @@ type Part struct {
 
 // parts returns the differences between two routes; none if they print the same in canonical form.
 func parts(a, b *eskip.Route) []Part {
-	return slices.Clip(slices.DeleteFunc(align(a, b), func(p Part) bool { return p.Op == Same }))
+	return slices.Clip(slices.DeleteFunc(align(a, b), func(p Part) bool { return p.Op == unchanged }))
 }
 
 // align pairs the parts of the canonical forms of two routes.
@@ -155,7 +129,7 @@ func between(e Element, old, new string) Part {
 	p := Part{Element: e, Old: old, New: new}
 	switch {
 	case old == new:
-		p.Op = Same
+		p.Op = unchanged
 	case new == "":
 		p.Op = Removed
 	case old == "":
@@ -221,7 +195,7 @@ func newChains(a, b []call) *chains {
 // same name replace each other, in order; such a part has its own element. The parts are sorted by name.
 func alignSets(out []Part, element, replaced Element, a, b []call) []Part {
 	c := newChains(a, b)
-	c.join(Same, func(f call) string { return f.text })
+	c.join(unchanged, func(f call) string { return f.text })
 	c.join(Replaced, func(f call) string { return f.name })
 	type named struct {
 		name string
@@ -236,7 +210,7 @@ func alignSets(out []Part, element, replaced Element, a, b []call) []Part {
 			all = append(all, named{f.name, c.part(element, -1, j)})
 		}
 	}
-	rank := map[Op]int{Same: -1}
+	rank := map[Op]int{unchanged: -1}
 	slices.SortStableFunc(all, func(x, y named) int { return cmp.Or(strings.Compare(x.name, y.name), rank[x.Op]-rank[y.Op]) })
 	for _, p := range all {
 		if p.Op == Replaced {
@@ -264,7 +238,7 @@ func alignFilters(out []Part, a, b []call) []Part {
 		}
 	}
 	for i, j := range c.partnerA {
-		if j >= 0 && c.ops[i] == Same {
+		if j >= 0 && c.ops[i] == unchanged {
 			added(j)
 			next = j + 1
 		}
@@ -316,9 +290,9 @@ func (c *chains) join(op Op, key func(call) string) {
 // common pairs the filters of a longest common subsequence. If there are several such sequences, the choice does not depend on
 // the order of the chains.
 func (c *chains) common() {
-	a, b, pair := c.a, c.b, func(i, j int) { c.pair(Same, i, j) }
+	a, b, pair := c.a, c.b, func(i, j int) { c.pair(unchanged, i, j) }
 	if slices.CompareFunc(a, b, func(x, y call) int { return strings.Compare(x.text, y.text) }) > 0 {
-		a, b, pair = b, a, func(i, j int) { c.pair(Same, j, i) }
+		a, b, pair = b, a, func(i, j int) { c.pair(unchanged, j, i) }
 	}
 	if len(a)*len(b) > maxAlign {
 		for i := 0; i < min(len(a), len(b)) && a[i].text == b[i].text; i++ {

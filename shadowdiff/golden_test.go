@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -52,30 +51,26 @@ func watchedView(t *testing.T) *shadowdiff.Comparison {
 	}
 	o := w.compare(3, with+`; c: Bar() -> <shunt>`, lacking+`; d: Baz() -> <shunt>`)
 	return &shadowdiff.Comparison{
-		A: shadowdiff.Side{Name: "cluster", Revision: 9}, B: shadowdiff.Side{Name: "server"}, At: o.Now, Watch: &o,
+		A: shadowdiff.Side{Name: "cluster", Revision: 9}, B: shadowdiff.Side{Name: "server"}, At: w.now, Watch: &o,
 		Report: shadowdiff.Diff(parse(t, with+`; c: Bar() -> <shunt>`), parse(t, lacking+`; d: Baz() -> <shunt>`)),
 		Err:    "B: http://server: 503 Service Unavailable",
 	}
 }
 
 func TestGolden(t *testing.T) {
-	text := func(color bool) func(io.Writer, *shadowdiff.Comparison) error {
-		return func(w io.Writer, v *shadowdiff.Comparison) error { return shadowdiff.WriteText(w, v, color) }
-	}
 	same := &shadowdiff.Comparison{Report: shadowdiff.Diff(parse(t, goldenA), parse(t, goldenA))}
 	for _, c := range []struct {
 		file  string
 		view  *shadowdiff.Comparison
 		write func(io.Writer, *shadowdiff.Comparison) error
 	}{
-		{"diff.txt", goldenView(t), text(false)},
-		{"diff.color.txt", goldenView(t), text(true)},
+		{"diff.txt", goldenView(t), shadowdiff.WriteText},
 		{"diff.json", goldenView(t), shadowdiff.WriteJSON},
-		{"watch.txt", watchedView(t), text(false)},
+		{"watch.txt", watchedView(t), shadowdiff.WriteText},
 		{"watch.json", watchedView(t), shadowdiff.WriteJSON},
-		{"same.txt", same, text(false)},
+		{"same.txt", same, shadowdiff.WriteText},
 		{"same.json", same, shadowdiff.WriteJSON},
-		{"trouble.txt", &shadowdiff.Comparison{Err: "A: x.eskip: no such file"}, text(false)},
+		{"trouble.txt", &shadowdiff.Comparison{Err: "A: x.eskip: no such file"}, shadowdiff.WriteText},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			var got bytes.Buffer
@@ -111,30 +106,9 @@ func TestASummaryCountsInWords(t *testing.T) {
 	}
 }
 
-func TestEntriesAreWrittenAlone(t *testing.T) {
-	v := goldenView(t)
-	e := v.Groups()[0].Entries[0]
-	var text, json bytes.Buffer
-	if err := shadowdiff.WriteEntry(&text, e, false); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := text.String(), "  + kube_pay__app______\n      Host(/pay/) -> \"http://pay\"\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	at := time.Date(2026, 11, 21, 11, 0, 0, 0, time.FixedZone("", 3600))
-	if err := shadowdiff.WriteEntryJSON(&json, e, nil, "new", at); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := json.String(), `{"event":"new","time":"2026-11-21T10:00:00Z","kind":"extra","id":"kube_pay__app______",`+
-		`"owner":{"kind":"Ingress","namespace":"pay","from_id":true,"candidates":["pay/app"]},"b":"Host(/pay/) -> \"http://pay\""}`+"\n"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}
-
 func TestErrorsOfTheWriterAreReported(t *testing.T) {
 	v := goldenView(t)
-	if shadowdiff.WriteText(failing{}, v, false) == nil || shadowdiff.WriteJSON(failing{}, v) == nil ||
-		shadowdiff.WriteEntry(failing{}, v.Groups()[0].Entries[0], false) == nil {
+	if shadowdiff.WriteText(failing{}, v) == nil || shadowdiff.WriteJSON(failing{}, v) == nil {
 		t.Error("no error")
 	}
 }

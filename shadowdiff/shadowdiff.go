@@ -4,7 +4,7 @@
 // [Diff] pairs the routes of two lists by id and returns a [Report]: routes that only one list has, routes with the same id that
 // differ, with the differing parts, and routes that only changed their id. A [Tracker] watches two tables that change all the
 // time: it distinguishes lasting differences from skew, which occurs because one side reads the cluster a moment later. A
-// [Comparison] is the presentation, as text ([WriteText]), as JSON ([WriteJSON]) or as a page (package page).
+// [Comparison] is the presentation, as text ([WriteText]) or as JSON ([WriteJSON]).
 //
 // # What is equal
 //

@@ -15,19 +15,6 @@ import (
 	"unicode/utf8"
 )
 
-// The escape sequences in use.
-const (
-	styleBold   = "\x1b[1m"
-	styleDim    = "\x1b[2m"
-	styleRed    = "\x1b[31m"
-	styleGreen  = "\x1b[32m"
-	styleYellow = "\x1b[33m"
-	styleCyan   = "\x1b[36m"
-	styleMark   = "\x1b[7m" // the part of a line that differs
-	styleUnmark = "\x1b[27m"
-	styleReset  = "\x1b[0m"
-)
-
 // Columns of the text.
 const (
 	labelIndent = 6
@@ -37,9 +24,9 @@ const (
 
 // WriteText writes a view for people: the notes, the sides, the differences by owner, and one line of summary. Of a replaced part
 // it shows only the surroundings of the difference. It escapes characters that could affect a terminal: the texts come from
-// anyone who may write objects. color uses escape sequences of terminals.
-func WriteText(w io.Writer, v *Comparison, color bool) error {
-	t := textWriter{Writer: bufio.NewWriter(w), color: color}
+// anyone who may write objects.
+func WriteText(w io.Writer, v *Comparison) error {
+	t := textWriter{bufio.NewWriter(w)}
 	for _, n := range v.Notes {
 		t.line(Printable(n.Name) + ": " + Printable(n.Text))
 	}
@@ -49,12 +36,12 @@ func WriteText(w io.Writer, v *Comparison, color bool) error {
 	groups := v.Groups()
 	if len(groups) > 0 {
 		a, b := v.Labels()
-		t.line(t.style(styleRed, "--- "+a+": "+v.A.describe(v.Report.A)))
-		t.line(t.style(styleGreen, "+++ "+b+": "+v.B.describe(v.Report.B)))
+		t.line("--- " + a + ": " + v.A.describe(v.Report.A))
+		t.line("+++ " + b + ": " + v.B.describe(v.Report.B))
 		t.line("")
 	}
 	for _, g := range groups {
-		t.line(t.style(styleBold, Printable(g.Owner.String())))
+		t.line(Printable(g.Owner.String()))
 		for _, e := range g.Entries {
 			t.entry(e)
 		}
@@ -64,48 +51,29 @@ func WriteText(w io.Writer, v *Comparison, color bool) error {
 		t.line(Plural(n, "more difference"))
 	}
 	if v.Err != "" {
-		t.line(t.style(styleRed, "trouble: "+Printable(v.Err)))
+		t.line("trouble: " + Printable(v.Err))
 	}
 	t.line(v.Summary())
 	return t.Flush()
 }
 
-// WriteEntry writes one difference like [WriteText], without its owner.
-func WriteEntry(w io.Writer, e Tracked, color bool) error {
-	t := textWriter{Writer: bufio.NewWriter(w), color: color}
-	t.entry(e)
-	return t.Flush()
-}
-
 // textWriter keeps the first error until Flush.
-type textWriter struct {
-	*bufio.Writer
-	color bool
-}
+type textWriter struct{ *bufio.Writer }
 
 func (t *textWriter) line(s string) {
 	t.WriteString(s)
 	t.WriteByte('\n')
 }
 
-func (t *textWriter) style(code, s string) string {
-	if !t.color || s == "" {
-		return s
-	}
-	return code + s + styleReset
-}
-
-var signs = [kindCount]struct{ sign, style string }{
-	{"-", styleRed}, {"+", styleGreen}, {"~", styleYellow}, {">", styleCyan},
-}
+// signs stand before the kinds of differences.
+const signs = "-+~>"
 
 func (t *textWriter) entry(e Tracked) {
-	sign := signs[e.Kind]
-	head := sign.sign + " " + Printable(e.ID)
+	head := signs[e.Kind:e.Kind+1] + " " + Printable(e.ID)
 	if e.NewID != "" {
 		head += " is now " + Printable(e.NewID)
 	}
-	t.line("  " + t.style(sign.style, head) + t.style(styleDim, history(e)))
+	t.line("  " + head + history(e))
 	if only := cmp.Or(e.A, e.B); e.Parts == nil && only != nil && e.Kind != Renamed {
 		t.line(strings.Repeat(" ", labelIndent) + Printable(only.String()))
 	}
@@ -127,22 +95,16 @@ func (t *textWriter) part(p Part) {
 	old, new := Printable(p.Old), Printable(p.New)
 	switch p.Op {
 	case Removed:
-		t.line(label + t.style(styleRed, "- "+old))
+		t.line(label + "- " + old)
 	case Added:
-		t.line(label + t.style(styleGreen, "+ "+new))
+		t.line(label + "+ " + new)
 	case Moved:
-		t.line(label + t.style(styleYellow, "= "+old))
+		t.line(label + "= " + old)
 	default:
 		prefix, oldMid, newMid, suffix := Mark(old, new)
 		prefix, suffix = surroundings(prefix, suffix)
-		marked := func(mid string) string {
-			if t.color && mid != "" {
-				mid = styleMark + mid + styleUnmark
-			}
-			return prefix + mid + suffix
-		}
-		t.line(label + t.style(styleRed, "- "+marked(oldMid)))
-		t.line(strings.Repeat(" ", labelIndent+labelWidth) + t.style(styleGreen, "+ "+marked(newMid)))
+		t.line(label + "- " + prefix + oldMid + suffix)
+		t.line(strings.Repeat(" ", labelIndent+labelWidth) + "+ " + prefix + newMid + suffix)
 	}
 }
 
@@ -252,13 +214,12 @@ func PrintableJSON(text []byte) []byte {
 	return b.Bytes()
 }
 
-// WriteJSONValue prints a value for programs and terminals, with a line feed at the end; see [PrintableJSON]. An empty indent is
-// one line.
-func WriteJSONValue(w io.Writer, v any, indent string) error {
+// WriteJSONValue prints a value for programs and terminals, with a line feed at the end; see [PrintableJSON].
+func WriteJSONValue(w io.Writer, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", indent)
+	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {
 		return err
 	}

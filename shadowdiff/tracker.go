@@ -3,7 +3,6 @@ package shadowdiff
 import (
 	"cmp"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -92,16 +91,12 @@ type Tracked struct {
 
 // Observation is the state of a [Tracker] after a comparison. It must not be changed.
 type Observation struct {
-	Now         time.Time
 	Comparisons uint64
 	// Differences are the tracked differences of the report, sorted by id. Beyond counts the others.
 	Differences []Tracked
 	Beyond      int
 	// Confirmed and Pending are the numbers of differences by kind, including those beyond.
 	Confirmed, Pending Kinds
-	// New are the differences that this comparison has confirmed. Gone are the confirmed ones that it no longer shows: their
-	// routes are nil.
-	New, Gone []Tracked
 	// Clean is for how long there has been no difference that counts, up to this comparison, not up to now; see [Tracker.Clean].
 	Clean time.Duration
 }
@@ -118,9 +113,9 @@ func (t *Tracker) Observe(r Report, m Meta) Observation {
 		t.cleanSince = time.Time{}
 	}
 	t.comparisons++
-	o := Observation{Now: m.Now, Comparisons: t.comparisons}
+	o := Observation{Comparisons: t.comparisons}
 	clean := t.differences(r.Differences, m, &o)
-	o.Gone = t.forget()
+	maps.DeleteFunc(t.known, func(_ Key, s *sighting) bool { return s.seen != t.comparisons })
 	switch {
 	case !clean:
 		t.cleanSince = time.Time{}
@@ -147,18 +142,13 @@ func (t *Tracker) differences(all []Difference, m Meta, o *Observation) (clean b
 			s = &sighting{}
 			t.known[d.Key] = s
 		}
-		before := s.confirmed
 		lasting := t.see(s, d.Parts, m)
 		clean = clean && !s.confirmed && !lasting
-		tracked := Tracked{Difference: d, FirstSeen: s.first, Count: s.count, Confirmed: s.confirmed}
-		o.Differences = append(o.Differences, tracked)
-		if !s.confirmed {
+		o.Differences = append(o.Differences, Tracked{Difference: d, FirstSeen: s.first, Count: s.count, Confirmed: s.confirmed})
+		if s.confirmed {
+			*o.Confirmed.of(d.Kind)++
+		} else {
 			*o.Pending.of(d.Kind)++
-			continue
-		}
-		*o.Confirmed.of(d.Kind)++
-		if !before {
-			o.New = append(o.New, tracked)
 		}
 	}
 	if o.Beyond == 0 {
@@ -223,22 +213,6 @@ func (t *Tracker) readOn(first *time.Time, last time.Time) bool {
 		*first = last
 	}
 	return last.Sub(*first) >= settledIntervals*t.cfg.Interval
-}
-
-// forget drops what the last comparison did not show, and returns the confirmed ones among them.
-func (t *Tracker) forget() []Tracked {
-	var gone []Tracked
-	for key, s := range t.known {
-		if s.seen == t.comparisons {
-			continue
-		}
-		delete(t.known, key)
-		if s.confirmed {
-			gone = append(gone, Tracked{Difference: Difference{Key: key}, FirstSeen: s.first, Count: s.count, Confirmed: true})
-		}
-	}
-	slices.SortFunc(gone, func(x, y Tracked) int { return cmp.Or(x.compare(y.Key), x.FirstSeen.Compare(y.FirstSeen)) })
-	return gone
 }
 
 // Clean returns for how long comparisons have shown no difference that counts, up to the last comparison. A pending difference

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
@@ -179,26 +177,6 @@ func TestChurnIsToldFromWhatStays(t *testing.T) {
 	}
 }
 
-func TestNewAndGoneAreToldOnce(t *testing.T) {
-	w := watch(t, shadowdiff.TrackerConfig{})
-	var got []string
-	for _, b := range []string{lacking, lacking, lacking, lacking, with, with, lacking, with} {
-		o := w.compare(3, with, b)
-		line := ""
-		for _, d := range o.New {
-			line += "new " + d.ID
-		}
-		for _, d := range o.Gone {
-			line += fmt.Sprintf("gone %s %d since %d", d.ID, d.Count, d.FirstSeen.Unix())
-		}
-		got = append(got, line)
-	}
-	want := []string{"", "", "new a", "", "gone a 4 since 1003", "", "", ""}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestClean(t *testing.T) {
 	w := watch(t, shadowdiff.TrackerConfig{})
 	check := func(want time.Duration, o shadowdiff.Observation) {
@@ -246,7 +224,7 @@ func TestDifferencesBeyondTheLimitStayPending(t *testing.T) {
 			t.Errorf("comparison %d: confirmed %+v, pending %+v", i+1, o.Confirmed, o.Pending)
 		}
 	}
-	if o := w.compare(3, a, a); o.Beyond != 0 || len(o.Gone) != 10 {
+	if o := w.compare(3, a, a); o.Beyond != 0 || len(o.Differences) != 0 {
 		t.Errorf("%+v", o)
 	}
 	if o := w.compare(3, a, ""); o.Confirmed.Missing != 0 {

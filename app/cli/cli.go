@@ -15,7 +15,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -49,12 +48,6 @@ type (
 	Listener = query.Listener
 	Places   = query.Places
 )
-
-// Elsewhere is implemented by places that can also name other clusters, for diff.
-type Elsewhere interface {
-	// Context returns the cluster of another context.
-	Context(name string) (Cluster, error)
-}
 
 // Program is a program with the commands of this package.
 type Program struct {
@@ -129,8 +122,6 @@ func (p Program) command(c command, std program.Stdio) *cobra.Command {
 func (p Program) arguments(c command, places Places) string {
 	words := []string{places.Args(), c.args}
 	switch {
-	case c.listed:
-		words = nil
 	case c.local && p.Remote && c.table != "":
 		words = []string{c.args, "[" + c.table + "]"}
 	case c.local:
@@ -178,7 +169,7 @@ type session struct {
 	clusters []Cluster
 	args     []string            // without the places
 	server   options.RouteServer // for manifests
-	output   string              // text, json or html
+	output   string              // text or json
 	timeout  time.Duration
 	parallel int
 	named    bool   // rows begin with the name of the cluster
@@ -201,20 +192,16 @@ func (s *session) define(cmd *cobra.Command, c command) {
 	s.flags, s.job = f, c.job()
 	f.CommandGroup("Flags")
 	s.job.define(f)
-	outputs := c.outputs
-	if outputs == nil {
-		outputs = []string{"text", "json"}
-	}
-	s.output, s.timeout, s.parallel = outputs[0], defaultTimeout, defaultParallel
+	s.output, s.timeout, s.parallel = "text", defaultTimeout, defaultParallel
 	if c.local {
 		s.timeout = tableTimeout
 	}
-	f.Add("-o,--output", options.Choice(&s.output, outputs...), "Form of the result.")
+	f.Add("-o,--output", options.Choice(&s.output, "text", "json"), "Form of the result.")
 	f.Add("--timeout", options.Duration(&s.timeout, s.timeout, 100*time.Millisecond, 10*time.Minute), "Longest time that one cluster or table may take.")
 	if s.program.Remote {
 		f.Add("--parallel", options.Number(&s.parallel, defaultParallel, 1, maxParallel), "How many clusters are queried at a time.")
 	}
-	if s.program.Remote || c.listed {
+	if s.program.Remote {
 		f.Add("--urls", options.Text("FILE", &s.urls, ""),
 			"File of clusters, NAME URL on each line, with the URLs of support listeners; - is standard input. It needs no API server.")
 	}
@@ -235,7 +222,7 @@ func (s *session) run(cmd *cobra.Command, c command, args []string) (int, error)
 		return Trouble, err
 	}
 	switch {
-	case c.local && !s.program.Remote || c.listed:
+	case c.local && !s.program.Remote:
 		s.args = args
 	case s.urls != "":
 		s.args = args
@@ -262,14 +249,6 @@ func usagef(format string, args ...any) error { return options.Usagef(format, ar
 func usageError(err error) error { return &options.Error{Err: err} }
 
 func unexpected(arg string) error { return usagef("unexpected argument %q", arg) }
-
-// context returns the cluster of another context, if the places support contexts.
-func (s *session) context(name string) (Cluster, error) {
-	if e, ok := s.places.(Elsewhere); ok {
-		return e.Context(name)
-	}
-	return Cluster{}, errors.New("there are no contexts here")
-}
 
 // ask asks the replicas of clusters, within the limits of the flags.
 func ask[T any](ctx context.Context, s *session, clusters []Cluster, question func(context.Context, Replica) (T, error)) []query.Reply[T] {

@@ -245,30 +245,6 @@ func (h *history) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), err
 }
 
-// TestLogFollowsTheHistory: each entry is printed once, until an interrupt.
-func TestLogFollowsTheHistory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{clusters: []cli.Cluster{{Find: func(context.Context) ([]cli.Replica, error) {
-			return []cli.Replica{{Name: "a", Support: &cli.Listener{URL: "http://a", Transport: &history{}}}}, nil
-		}}}}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		var out, errs buffer
-		if status := kubectl(w).Run(ctx, []string{"log", "--follow"}, program.Stdio{Out: &out, Err: &errs}); status != cli.Healthy {
-			t.Errorf("status %d: %s", status, &errs.b)
-		}
-		var entries []string
-		for line := range strings.Lines(out.b.String()) {
-			if n := strings.Fields(line)[0]; n != "History" && n != "ENTRY" {
-				entries = append(entries, n)
-			}
-		}
-		if diff := cmp.Diff([]string{"1", "2", "3", "4"}, entries); diff != "" {
-			t.Errorf("entries (-want +got):\n%s\n%s", diff, &out.b)
-		}
-	})
-}
-
 // TestMistypedCommandIsGuessed: and commands for other programs are not named.
 func TestMistypedCommandIsGuessed(t *testing.T) {
 	for typed, want := range map[string]string{"stauts": "Did you mean this?\n    status", "rolback": "Did you mean this?\n    rollback", "abracadabra": `unknown command "abracadabra"`} {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"time"
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
@@ -23,13 +22,11 @@ func (noFlags) define(*options.Flags) {}
 type command struct {
 	name, args string
 	min, max   int      // arguments in addition to the places and tables
-	outputs    []string // forms of the result, the default first; nil means text and json
 	words      []string // first arguments, for completion
 	inPod      bool     // it changes something, so routesrv runs it in the pod
 	local      bool     // where places are URLs, it takes tables as arguments: URLs, files, or manifests that it compiles
 	table      string   // the arguments that are tables
 	beside     bool     // dataplane-client has it, too
-	listed     bool     // a file may list the places, so the job finds them
 	below      []command
 	job        func() job
 
@@ -58,20 +55,6 @@ func commands() []command {
 			examples: `
 # Mode, table and producers
 get /status`,
-		}, {
-			name: "board", listed: true, outputs: []string{"page", "text", "json"}, job: func() job { return &boardJob{} },
-			short: "Shows many clusters on one page, live, or says which are clean.",
-			long: `The page is on a loopback address of this machine, queries all clusters with your own credentials, and stores nothing.
-
-With -o text or -o json the command queries each cluster once. A cluster is clean if its data planes in mode Pre have been clean for
---clean-for, or if all are in Exec. The exit status is 0 if all clusters are clean, 1 if some are not, and 2 if one does not answer.`,
-			examples: `
-# All production clusters on one page
-board --contexts 'prod-*'
-# Which clusters are not ready for the next tier?
-board --contexts 'prod-*' -o text --clean-for 72h
-# Clusters of a file
-board --urls clusters.txt`,
 		}, {
 			name: "status", job: func() job { return &statusJob{wait: settleWait} },
 			short: "Checks that every replica has a fresh table, holds nothing back and agrees with the others.",
@@ -144,12 +127,11 @@ match --context prod-eu https://shop.example.org/cart
 # A POST with a header, from a client address that predicates check
 match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart ./routes.eskip`,
 		}, {
-			name: "diff", max: 1, table: "A B", local: true, outputs: []string{"text", "json", "html"}, job: func() job { return &diffJob{} },
+			name: "diff", max: 1, table: "A B", local: true, job: func() job { return &diffJob{} },
 			short: "Compares routing tables, or two entries of the history, by meaning.",
 			long: `The order of endpoints makes no difference, the order of filters does.
 
-` + tablesHelp + ` With kubectl also pod/NAME, a replica of
-this cluster, and context/NAME, the first replica of another one.
+` + tablesHelp + `
 
 Two numbers are entries of the history; the second may be now. Without arguments, kubectl routesrv compares the tables of all replicas
 with that of the first. With A alone, it compares A with the first replica.
@@ -159,43 +141,13 @@ The exit status is 0 if the tables have the same meaning, 1 if they differ, and 
 # Do all replicas of this context serve the same?
 diff --context prod-eu
 # Blue and green
-diff --ignore endpoints context/blue context/green
+diff --ignore endpoints --contexts blue,green
 # What has changed since entry 42 of the history?
 diff @ 42 now
 # Would a change of settings change anything?
 diff -config-file new.yaml ./old.eskip ./manifests
 # Does a proxy have the table of the route server?
-diff --ignore endpoints @routes http://10.2.0.7:9911/routes
-# Compare two route servers until Ctrl-C, and report only lasting differences
-diff --watch http://old/routes http://new/routes`,
-		}, {
-			name: "replay", args: "LOG...", min: 1, max: 1000, local: true, job: func() job { return &replayJob{} },
-			short: "Matches recorded requests against two tables, and lists what differs.",
-			long: tablesHelp + `
-
-LOG is a file, which may be compressed with gzip, or - for standard input. A line is one of Skipper's access log, also in JSON, or a
-method and a URL: GET https://shop.example.org/cart. Other lines are counted and skipped. Add with -H what all requests have.
-
-The exit status is 0 if all requests are treated as before, 1 if some are not, and 2 after an error.`,
-			examples: `
-# What would these manifests change for the traffic of yesterday?
-replay --old http://routesrv/routes --new ./manifests access.log.gz
-# Pods come and go, so ignore endpoints
-replay --ignore endpoints --old ./before.eskip --new ./after.eskip access.log`,
-		}, {
-			name: "trial", table: "TABLE", local: true, job: func() job { return &trialJob{} },
-			short: "Finds what a proxy rejects, dies of or hangs on, in a table.",
-			long: `Lets a real proxy, such as one of a new version, load every filter and predicate of a table, each in a separate route. Start it with
-
-    -routes-urls=http://ADDRESS/trial/routes -source-poll-timeout=500 -metrics-flavour=prometheus -support-listener=:9922
-
-where ADDRESS is that of --listen. Give it no other routes, and restart it whenever it ends, or http://ADDRESS/trial/alive answers 503.
-` + tablesHelp + `
-
-The exit status is 0 if the proxy accepts everything, 1 if it does not, and 2 after an error.`,
-			examples: `
-# What would the new version reject today?
-trial --proxy http://127.0.0.1:9922 --traffic http://127.0.0.1:9090 http://routesrv/routes`,
+diff --ignore endpoints @routes http://10.2.0.7:9911/routes`,
 		}, {
 			name: "held", beside: true, job: func() job { return heldJob{} },
 			short: "Shows what the guard holds back, and how it differs from what is served.",
@@ -223,7 +175,7 @@ log @ --at 12:03
 # Who changed the cart?
 log @ --object Ingress/shop/cart`,
 		}, {
-			name: "show", args: "ENTRY", min: 1, max: 1, outputs: []string{"text", "json", "html"}, job: func() job { return showJob{} },
+			name: "show", args: "ENTRY", min: 1, max: 1, job: func() job { return showJob{} },
 			short: "Shows an entry of the history with the routes that it changed.",
 			long: `ENTRY is the number of an entry, as log shows it. To compare two entries, or an entry with what is served now, use diff.
 
@@ -306,5 +258,3 @@ accept 4f2a…c01d -n shop --why 'shop is closed'`,
 		{name: "post", args: "PATH FORM", min: 2, max: 2, inPod: true, job: func() job { return postJob{} }}, // for kubectl routesrv
 	}
 }
-
-const day = 24 * time.Hour

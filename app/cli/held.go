@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/api"
@@ -42,23 +43,16 @@ func askHeld(ctx context.Context, r Replica) (*holding, error) {
 	case text.Status == http.StatusNotFound: // released between the two requests
 		return &holding{}, nil
 	}
-	h := &holding{Guard: *said.Hold, raw: p.Body, text: withoutCommand(text.Body)}
+	h := &holding{Guard: *said.Hold, raw: p.Body, text: text.Body}
+	if head := bytes.Index(h.text, []byte("\n\n")) + 1; head > 0 {
+		h.text = slices.Concat(acceptLine.ReplaceAll(h.text[:head], nil), h.text[head:])
+	}
 	h.Held = true
 	return h, nil
 }
 
-// withoutCommand removes the line that shows how to accept the table with curl, because that address is not reachable from here.
-func withoutCommand(text []byte) []byte {
-	var b strings.Builder
-	head := true
-	for line := range strings.Lines(string(text)) {
-		if head = head && line != "\n"; head && strings.HasPrefix(line, "accept: ") {
-			continue
-		}
-		b.WriteString(line)
-	}
-	return []byte(b.String())
-}
+// acceptLine says how to accept the table in the pod: these programs have a command for it.
+var acceptLine = regexp.MustCompile(`(?m)^accept: .*\n`)
 
 type heldJob struct{ noFlags }
 

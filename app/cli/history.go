@@ -19,9 +19,6 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// followEvery is the polling interval of log --follow.
-const followEvery = 2 * time.Second
-
 // entries are entries of the history of one replica, the newest first.
 type entries []api.HistoryEntry
 
@@ -65,7 +62,7 @@ func (s *session) storyteller(ctx context.Context) (Replica, error) {
 type logJob struct {
 	since, at, namespace, object string
 	limit                        int
-	follow, lost                 bool
+	lost                         bool
 }
 
 func (j *logJob) define(flags *options.Flags) {
@@ -76,15 +73,11 @@ func (j *logJob) define(flags *options.Flags) {
 	flags.Add("--object", options.Text("NAME", &j.object, ""),
 		"Only this object, as KIND/NAMESPACE/NAME. May be repeated for accept.")
 	flags.Add("--limit", options.Number(&j.limit, 100, 1, 5000), "How many entries at most, the newest ones.")
-	flags.Add("-f,--follow", options.Bool(&j.follow, false), "Wait for more entries until interrupted.")
 	flags.Add("--lost", options.Bool(&j.lost, false),
 		"Only entries that removed routes, in the order of how many; the largest is last.")
 }
 
 func (j *logJob) run(ctx context.Context, s *session) (int, error) {
-	if j.follow && j.lost {
-		return Trouble, usagef("--follow and --lost cannot be combined")
-	}
 	replica, err := s.storyteller(ctx)
 	if err != nil {
 		return Trouble, err
@@ -98,32 +91,16 @@ func (j *logJob) run(ctx context.Context, s *session) (int, error) {
 			q.Set(name, value)
 		}
 	}
-	last := uint64(0)
-	for {
-		asked, cancel := context.WithTimeout(ctx, s.timeout)
-		all, err := askHistory(asked, replica, q)
-		cancel()
-		if err != nil {
-			return Trouble, err
-		}
-		if j.lost {
-			all = j.largest(all)
-		}
-		if err := j.write(s, replica.Name, all, last); err != nil {
-			return Trouble, err
-		}
-		if len(all) > 0 {
-			last = max(last, all[0].N)
-		}
-		if !j.follow {
-			return verdict(len(all) > 0), nil
-		}
-		select {
-		case <-ctx.Done():
-			return Healthy, nil
-		case <-time.After(followEvery):
-		}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	all, err := askHistory(ctx, replica, q)
+	if err != nil {
+		return Trouble, err
 	}
+	if j.lost {
+		all = j.largest(all)
+	}
+	return verdict(len(all) > 0), j.write(s, replica.Name, all)
 }
 
 // largest returns the entries that removed routes, those with the most removed routes first.
@@ -133,29 +110,21 @@ func (j *logJob) largest(all entries) entries {
 	return all[:min(len(all), j.limit)]
 }
 
-// write prints the entries after some one, the newest or the largest last.
-func (j *logJob) write(s *session, replica string, all entries, after uint64) error {
-	fresh := slices.DeleteFunc(slices.Clone(all), func(e api.HistoryEntry) bool { return e.N <= after })
-	slices.Reverse(fresh)
+// write prints the entries, the newest or the largest last.
+func (j *logJob) write(s *session, replica string, all entries) error {
+	slices.Reverse(all)
 	if s.output == "json" {
-		if j.follow && len(fresh) == 0 {
-			return nil
-		}
-		return writeDocument(s.std.Out, document{Command: "log", Clusters: []documentCluster{{Replicas: []documentReplica{}, Answer: fresh}}})
+		return writeDocument(s.std.Out, document{Command: "log", Clusters: []documentCluster{{Replicas: []documentReplica{}, Answer: all}}})
 	}
-	if len(fresh) == 0 {
-		if after == 0 {
-			fmt.Fprintln(s.std.Out, "no entries")
-		}
+	if len(all) == 0 {
+		fmt.Fprintln(s.std.Out, "no entries")
 		return nil
 	}
 	g := &grid{}
-	if after == 0 {
-		fmt.Fprintln(s.std.Out, "History of "+replica)
-		g.add("ENTRY", "TIME", "ROUTES", "WHAT")
-	}
-	for i := range fresh {
-		e := &fresh[i]
+	fmt.Fprintln(s.std.Out, "History of "+replica)
+	g.add("ENTRY", "TIME", "ROUTES", "WHAT")
+	for i := range all {
+		e := &all[i]
 		g.add(strconv.FormatUint(e.N, 10), e.At.Format(time.RFC3339), fmt.Sprintf("+%d ~%d -%d", e.Added, e.Changed, e.Removed), whatOf(e))
 	}
 	return g.write(s.std.Out)
@@ -230,8 +199,7 @@ func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
 	read := func(media string) (*query.Page, error) {
 		return query.GetAs(ctx, replica.Support, api.PathHistory+"/"+from, q, media, http.StatusNotFound)
 	}
-	const inJSON = "application/json"
-	p, err := read(inJSON)
+	p, err := read("application/json")
 	switch {
 	case err != nil:
 		return Trouble, err
@@ -249,14 +217,12 @@ func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
 	if to != "" && !shadowdiff.IsSame(answer.Difference) {
 		status = Unhealthy
 	}
-	if media := map[string]string{"text": "text/plain", "html": "text/html"}[s.output]; media != "" {
-		if p, err = read(media); err != nil {
-			return Trouble, err
-		}
+	if s.output == "json" {
+		_, err = s.std.Out.Write(p.Body)
+		return status, err
 	}
-	if s.output == "text" {
-		return status, writeText(s.std.Out, p.Body)
+	if p, err = read("text/plain"); err != nil {
+		return Trouble, err
 	}
-	_, err = s.std.Out.Write(p.Body)
-	return status, err
+	return status, writeText(s.std.Out, p.Body)
 }

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 
@@ -36,9 +34,8 @@ type compiler struct {
 	server options.RouteServer
 	std    program.Stdio
 
-	mu       sync.Mutex                 // one compilation at a time
-	results  map[string]*compile.Result // by the path
-	problems map[string]string          // that were printed last
+	mu      sync.Mutex // one compilation at a time
+	results []*compile.Result
 }
 
 // tables returns a reader of the tables that are arguments, and the compiler that it uses for manifests.
@@ -46,7 +43,7 @@ func (s *session) tables() (*tables.Reader, *compiler, error) {
 	if s.server.Source.Kubernetes || len(s.server.Source.Manifests) > 0 {
 		fmt.Fprintf(s.std.Err, "%s: warning: -kubernetes and --manifests have no effect: the arguments are the tables\n", s.program.Name)
 	}
-	c := &compiler{server: s.server, std: s.std, results: make(map[string]*compile.Result), problems: make(map[string]string)}
+	c := &compiler{server: s.server, std: s.std}
 	transport, err := s.places.Certificates().Transport()
 	if err != nil {
 		return nil, nil, err
@@ -65,37 +62,24 @@ func unread(t *tables.Table) (notes []string) {
 	return notes
 }
 
-// loaded is the table of an argument.
-type loaded struct {
-	*tables.Table
-	name string
-}
-
-// load reads the tables of some arguments.
-func (s *session) load(ctx context.Context, places ...string) (all []loaded, c *compiler, err error) {
+// load reads the table of an argument.
+func (s *session) load(ctx context.Context, place string) (*tables.Table, *compiler, error) {
 	reader, c, err := s.tables()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer reader.Close()
-	for _, place := range places {
-		source, err := reader.Open(place)
-		if err != nil {
-			return nil, nil, err
-		}
-		t, err := source.Load(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, note := range unread(t) {
-			writeLines(s.std.Err, []string{fmt.Sprintf("%s: %s: left out: %s", s.program.Name, source.Name(), note)})
-		}
-		all = append(all, loaded{t, source.Name()})
+	t, err := reader.Load(ctx, place)
+	if err != nil {
+		return nil, nil, err
 	}
-	return all, c, nil
+	for _, note := range unread(t) {
+		writeLines(s.std.Err, []string{fmt.Sprintf("%s: %s: left out: %s", s.program.Name, t.Name, note)})
+	}
+	return t, c, nil
 }
 
-// compile compiles a path, and prints its problems unless they are the same as before.
+// compile compiles a path, and prints its problems.
 func (c *compiler) compile(ctx context.Context, path string) (table.List, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,32 +89,24 @@ func (c *compiler) compile(ctx context.Context, path string) (table.List, error)
 	if err != nil {
 		return table.List{}, err
 	}
-	c.results[path] = result
-	var text strings.Builder
+	c.results = append(c.results, result)
 	for _, problem := range result.Problems {
-		fmt.Fprintln(&text, shadowdiff.PrintableLines(path+": "+problem.Line()))
-	}
-	if problems := text.String(); problems != c.problems[path] {
-		_, _ = io.WriteString(c.std.Err, problems) // the comparison matters more than a failed write of the problems
-		c.problems[path] = problems
+		writeLines(c.std.Err, []string{path + ": " + problem.Line()})
 	}
 	return result.Routes, nil
 }
 
-// owners finds the objects of routes among the manifests that were compiled last; nil if there are none, where only tables are known.
+// owners finds the objects of routes among the compiled manifests; nil if there are none, where only tables are known.
 func (c *compiler) owners() shadowdiff.OwnerFunc {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var snapshots []*kube.Snapshot
-	var results []*compile.Result
-	for _, path := range slices.Sorted(maps.Keys(c.results)) {
-		results, snapshots = append(results, c.results[path]), append(snapshots, c.results[path].Snapshot)
-	}
-	if len(snapshots) == 0 {
+	if len(c.results) == 0 {
 		return nil
 	}
+	var snapshots []*kube.Snapshot
+	for _, result := range c.results {
+		snapshots = append(snapshots, result.Snapshot)
+	}
 	return explain.OwnerFunc(func(ref kube.Ref) (compile.Inspection, bool) {
-		for _, result := range results {
+		for _, result := range c.results {
 			if in, ok := result.Inspect(ref); ok {
 				return in, true
 			}

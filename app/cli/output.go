@@ -57,7 +57,7 @@ func (r result) MarshalText() ([]byte, error) {
 // writeDocument prints -o json. It escapes characters in strings that could affect a terminal.
 func writeDocument(w io.Writer, d document) error {
 	d.Schema = Schema
-	return printing(shadowdiff.WriteJSONValue(w, d, "  "))
+	return printing(shadowdiff.WriteJSONValue(w, d))
 }
 
 // printing reports that a result could not be printed, unless err is nil.

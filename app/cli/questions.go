@@ -119,7 +119,7 @@ func (s *session) say(a *spoken, err error) (int, error) {
 		return Trouble, err
 	}
 	if s.output == "json" {
-		err = shadowdiff.WriteJSONValue(s.std.Out, a.raw, "  ")
+		err = shadowdiff.WriteJSONValue(s.std.Out, a.raw)
 	} else {
 		_, err = s.std.Out.Write(a.text) // as our own code made it
 	}
@@ -256,11 +256,10 @@ func (j *matchJob) run(ctx context.Context, s *session) (int, error) {
 
 // here finds the route in the table of one place.
 func (j *matchJob) here(ctx context.Context, s *session, place string) (*spoken, error) {
-	all, compiler, err := s.load(ctx, place)
+	loaded, compiler, err := s.load(ctx, place)
 	if err != nil {
 		return nil, err
 	}
-	loaded := all[0]
 	if j.at == "" {
 		j.request.Time, j.request.Slack = s.now().UTC(), report.ClockSlack
 	}
@@ -270,7 +269,7 @@ func (j *matchJob) here(ctx context.Context, s *session, place string) (*spoken,
 	s.server.ProxyOptions(&j.proxy)
 	table, refusals := match.New(loaded.Routes, j.proxy)
 	v := report.Report{
-		Request: j.request, URL: s.args[0], Table: loaded.name, Routes: len(loaded.Routes), Refusals: refusals, Result: table.Find(j.request), Owner: compiler.owners(),
+		Request: j.request, URL: s.args[0], Table: loaded.Name, Routes: len(loaded.Routes), Refusals: refusals, Result: table.Find(j.request), Owner: compiler.owners(),
 	}
 	var text, raw bytes.Buffer
 	if err := v.WriteText(&text); err != nil {

@@ -151,7 +151,7 @@ func (j *statusJob) wrong(s *session, cluster string, st *serverStatus) []string
 		if g.KeptCount > 0 {
 			what = "keeps " + number(g.KeptCount, "object") + ": "
 		}
-		all = append(all, what+strings.Trim(string(g.Reason)+", "+g.Detail, ", "))
+		all = append(all, what+strings.Trim(string(g.Reason)+", "+g.Detail, ", ")+"; to see and accept it: "+s.program.Name+" held")
 	}
 	for _, w := range st.Warnings {
 		all = append(all, strings.TrimSpace(w.Text+"; to help: "+s.program.Name+" "+w.Command+" "+s.acceptPlace(cluster)))
@@ -236,7 +236,7 @@ func (j *statusJob) write(s *session, replies []query.Reply[*serverStatus], docs
 				cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
 			}
 			row(r.Cluster, cells...)
-			tell(a.Replica, slices.Concat(doc.Wrong, told(st))...)
+			tell(a.Replica, slices.Concat(doc.Wrong, told(st, s.now()))...)
 		}
 		for _, text := range texts {
 			notes = append(notes, query.Label(r.Cluster, strings.Join(said[text], ", "))+text)
@@ -255,9 +255,16 @@ func (j *statusJob) write(s *session, replies []query.Reply[*serverStatus], docs
 // maxToldOrders is how many freezes and pins are listed for a replica.
 const maxToldOrders = 10
 
-// told returns what an operator should know of a healthy replica: the state of its trial proxy, and requests that changes took
-// from others.
-func told(st *serverStatus) (all []string) {
+// told returns what an operator should know of a healthy replica: what soaks, the state of its trial proxy, and requests that changes
+// took from others.
+func told(st *serverStatus, now time.Time) (all []string) {
+	if c := st.Canary; c != nil && c.Count > 0 {
+		text := number(c.Count, "object") + " on the canary" + nextPromotion(c, now)
+		if c.Halted > 0 {
+			text += fmt.Sprintf(", %d halted", c.Halted)
+		}
+		all = append(all, text)
+	}
 	if t := st.Trial; t != nil {
 		state := "answers"
 		if t.Silent != "" {

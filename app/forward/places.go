@@ -112,16 +112,6 @@ func (p *places) Clusters(args []string) ([]query.Cluster, []string, error) {
 	return clusters, args, nil
 }
 
-// Context implements [cli.Elsewhere].
-func (p *places) Context(name string) (query.Cluster, error) {
-	kubeconfig := NewKubeconfig(p.kubeconfig)
-	names, _, err := kubeconfig.Contexts()
-	if err == nil && !slices.Contains(names, name) {
-		err = fmt.Errorf("the kubeconfig has no context %q", name)
-	}
-	return p.cluster(kubeconfig, name), err
-}
-
 // Close implements [query.Places].
 func (p *places) Close() {
 	p.mu.Lock()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/shadowdiff"
-	"github.com/routesrv/routesrv/shadowdiff/page"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -40,8 +39,7 @@ type HeldPage struct {
 }
 
 // NewHeldPage returns the handler for GET /guard/held: the difference between the served and the held table by owner, with the
-// reason, what the hold keeps, and the command that accepts the table in the pod. The form is text, a page or JSON, as
-// [page.Handler] chooses. The JSON form has the hold as in /status (hold), that command (accept) and the comparison (difference).
+// reason, what the hold keeps, and the command that accepts the table in the pod, as text or JSON. The JSON form has the hold as in /status (hold), that command (accept) and the comparison (difference).
 // While no table is held, the answer is 404. held returns the held table, or false if there is none; it must be safe for
 // concurrent use. The parameter accept is the command without its arguments, such as "routesrv accept".
 func NewHeldPage(held func() (Held, bool), accept string) *HeldPage {
@@ -50,15 +48,7 @@ func NewHeldPage(held func() (Held, bool), accept string) *HeldPage {
 
 // ServeHTTP implements [http.Handler].
 func (h *HeldPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	form, ok := page.Negotiate(w, r)
-	if !ok {
-		return
-	}
 	held, view, err := h.compare(r.Context())
-	var body []byte
-	if err == nil && view != nil {
-		body, err = h.render(form, held, view)
-	}
 	switch {
 	case r.Context().Err() != nil: // the client has left
 	case err != nil:
@@ -69,23 +59,12 @@ func (h *HeldPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = w.Write([]byte(notHeld))
 	default:
-		page.Send(w, form, body)
+		accept := h.command + " " + held.State.Digest.String() + " --why REASON"
+		view.Notes = notes(held, "in the pod, with kubectl exec: "+accept)
+		WriteComparison(w, r, view, func(difference json.RawMessage) any {
+			return api.HeldTable{Hold: &held.State, Accept: accept, Difference: difference}
+		})
 	}
-}
-
-// render prints a comparison in a form.
-func (h *HeldPage) render(form page.Form, held Held, view *shadowdiff.Comparison) ([]byte, error) {
-	accept := h.command + " " + held.State.Digest.String() + " --why REASON"
-	view.Notes = notes(held, "in the pod, with kubectl exec: "+accept)
-	body, err := page.Render(form, view)
-	if err == nil && form == page.JSON {
-		body, err = json.MarshalIndent(api.HeldTable{Hold: &held.State, Accept: accept, Difference: body}, "", "  ")
-		body = append(body, '\n')
-	}
-	if err != nil {
-		return nil, fmt.Errorf("print the comparison: %w", err)
-	}
-	return body, nil
 }
 
 // Difference returns the comparison for the table held now, without notes, or nil if no table is held. It waits for its turn as
@@ -115,8 +94,7 @@ func (h *HeldPage) compare(ctx context.Context) (Held, *shadowdiff.Comparison, e
 		served.Name, served.Revision = held.Served.Digest().String(), held.Served.Revision()
 	}
 	return held, &shadowdiff.Comparison{
-		Title: "Held table",
-		A:     served, B: shadowdiff.Side{Label: "held", Name: held.Table.Digest().String(), Revision: held.Table.Revision()},
+		A: served, B: shadowdiff.Side{Label: "held", Name: held.Table.Digest().String(), Revision: held.Table.Revision()},
 		Report: report, Owner: held.Owner,
 	}, nil
 }

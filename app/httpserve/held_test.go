@@ -143,29 +143,12 @@ func TestHeldAsText(t *testing.T) {
 	if diff := cmp.Diff(wantText, got); diff != "" || w.Code != http.StatusOK {
 		t.Errorf("%d (-want +got):\n%s", w.Code, diff)
 	}
-	if got := w.Header().Get("Content-Type"); got != "text/plain; charset=utf-8" {
-		t.Errorf("Content-Type %q", got)
-	}
-}
-
-func TestHeldAsPage(t *testing.T) {
-	g := sample(t)
-	digest := g.held.Table.Digest().String()
-	w := get(httpserve.NewHeldPage(g.Held, "routesrv accept"), "text/html,*/*;q=0.8")
-	for _, want := range []string{
-		"<title>different · held table</title>", "<h1>Held table ", "<dt>served</dt>", "<dt>held</dt>", `<th scope="col">served</th><th scope="col">held</th>`,
-		"only in served", "<dt>reason</dt><dd>hosts_lost</dd>", "<dt>accept</dt><dd>in the pod, with kubectl exec: routesrv accept " + digest,
-		"<h2>RouteGroup shop/cart (from the id)</h2>", "&lt;script&gt;alert(1)",
+	for name, want := range map[string]string{
+		"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store", "Vary": "Accept", "X-Content-Type-Options": "nosniff",
 	} {
-		if !strings.Contains(w.Body.String(), want) {
-			t.Errorf("the page lacks %q", want)
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
 		}
-	}
-	if strings.Count(w.Body.String(), "<script>") != 1 {
-		t.Error("a route got through as a script")
-	}
-	if w.Header().Get("Content-Security-Policy") == "" || w.Header().Get("Cache-Control") != "no-store" {
-		t.Errorf("headers %v", w.Header())
 	}
 }
 
@@ -179,10 +162,10 @@ func TestHeldAsJSON(t *testing.T) {
 		}
 		Accept     string
 		Difference struct {
-			Schema, Title string
-			A, B          struct{ Label, Name string }
-			Counts        map[string]int
-			Differences   []struct{ Kind, ID string }
+			Schema      string
+			A, B        struct{ Label, Name string }
+			Counts      map[string]int
+			Differences []struct{ Kind, ID string }
 		}
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
@@ -204,12 +187,6 @@ func TestNothingIsHeld(t *testing.T) {
 	w := get(httpserve.NewHeldPage((&holder{}).Held, "routesrv accept"), "")
 	if w.Code != http.StatusNotFound || !strings.HasPrefix(w.Body.String(), "no table is held") {
 		t.Errorf("%d %s", w.Code, w.Body)
-	}
-	g := &holder{}
-	w = httptest.NewRecorder()
-	httpserve.NewHeldPage(g.Held, "routesrv accept").ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/guard/held?format=xml", nil))
-	if w.Code != http.StatusBadRequest || g.asked != 0 {
-		t.Errorf("an unknown form: %d", w.Code)
 	}
 }
 
@@ -258,7 +235,7 @@ func TestLargeDifferenceIsBounded(t *testing.T) {
 	g := &holder{}
 	g.hold(t, served, parse(t, 2, "a: * -> <shunt>;"))
 	h := httpserve.NewHeldPage(g.Held, "routesrv accept")
-	for accept, limit := range map[string]int{"text/plain": 2 << 20, "text/html": 4 << 20, "application/json": 8 << 20} {
+	for accept, limit := range map[string]int{"text/plain": 2 << 20, "application/json": 8 << 20} {
 		w := get(h, accept)
 		if n := w.Body.Len(); n > limit {
 			t.Errorf("%s: %d bytes, want at most %d", accept, n, limit)
@@ -267,7 +244,7 @@ func TestLargeDifferenceIsBounded(t *testing.T) {
 			t.Errorf("%s lacks %q", accept, want)
 		}
 		for _, want := range map[string][]string{
-			"text/plain": {"\n115001 more differences\n"}, "text/html": {"119001 more differences are not on this page"},
+			"text/plain":       {"\n115001 more differences\n"},
 			"application/json": {`"unlisted": 115001`},
 		}[accept] {
 			if !strings.Contains(w.Body.String(), want) {

@@ -41,7 +41,7 @@ type Flags struct {
 	checks []func()
 
 	configFile string
-	check      checkFlag
+	checkOnly  bool
 	guardSet   map[string]bool // the settings of --guard that were given
 
 	// Filled by parsing and by Resolve.
@@ -74,15 +74,10 @@ type Flag struct {
 	quiet *string // a value of an ignored flag that requests the existing behaviour; nil if there is none
 	arg   *string // the last value on the command line
 
-	values  []string // that count
-	origin  origin   // of the last one
-	where   string   // of the last one, as in Error
-	file    string   // where the file adds to them; empty if it does not
-	derived derived
+	values []string // that count
+	where  string   // of the last one, as in Error
+	file   bool     // the file adds to them
 }
-
-// derived is a value that another flag determines.
-type derived struct{ value, from string }
 
 // New returns the flags of a command, without any.
 func New(cmd *cobra.Command) *Flags {
@@ -196,9 +191,6 @@ func (f *Flags) changed(name string) bool {
 
 // Check adds a function that verifies combinations after all values are set and each is valid alone. It reports with failf and warn.
 func (f *Flags) Check(check func()) { f.checks = append(f.checks, check) }
-
-// derive records that another flag determines the value of a flag.
-func (f *Flags) derive(name, value, from string) { f.flag(name).derived = derived{value, from} }
 
 // fail records an error at the place where the flag was set. An empty name means no particular flag.
 func (f *Flags) fail(name string, err error) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
@@ -85,7 +86,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"--guard=namespaces=some"}, `--guard: namespaces: "some": must be true or false`},
 		{[]string{"--peers=routesrv-peers"}, `--peers: "routesrv-peers": must be HOST:PORT or http(s)://HOST:PORT, with the port that the replicas listen on`},
 		{[]string{"--peers=http://routesrv-peers/"}, `--peers: "http://routesrv-peers/": must be HOST:PORT or http(s)://HOST:PORT, with the port that the replicas listen on`},
-		{[]string{"--peers=ftp://a:1"}, `--peers: "ftp://a:1": must be HOST:PORT or http(s)://HOST:PORT`},
+		{[]string{"--peers=ftp://a:1"}, `--peers: must be HOST:PORT or http(s)://HOST:PORT`},
 		{[]string{"--peers=a:1/routes"}, `--peers: "http://a:1/routes": must be HOST:PORT or http(s)://HOST:PORT`},
 		{[]string{"--peers=http://u:secret@a:1"}, `--peers: "http://u:xxxxx@a:1": must be HOST:PORT or http(s)://HOST:PORT`},
 		{[]string{"--peers=a:70000"}, `--peers: "a:70000": the port must be from 1 to 65535`},
@@ -93,7 +94,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"--guard=hld=1h"}, `--guard: "hld=1h": must be settings with commas between them, NAME=VALUE: max-loss, max-backend-loss, window, hold, release, namespaces, max-routes, max-bytes`},
 		{[]string{"--guard=max-loss=0.4,hold"}, `--guard: "hold": must be hold=DURATION`},
 		{[]string{"--guard=max-routes=-1"}, `--guard: max-routes: "-1": must be a whole number from 0 to 2147483647`},
-		{[]string{"--guard=max-bytes=1TiB"}, `--guard: max-bytes: "1TiB": must be a number of bytes, plain or as 512MiB, up to 1024GiB`},
+		{[]string{"--guard=max-bytes=2TiB"}, `--guard: max-bytes: "2TiB": must be a number of bytes, plain or as 512MiB, up to 1024GiB`},
 		{[]string{"--guard=max-bytes=2048GiB"}, `--guard: max-bytes: "2048GiB": must be a number of bytes, plain or as 512MiB, up to 1024GiB`},
 		{[]string{"-address="}, `-address: "": must be HOST:PORT or :PORT`},
 		{[]string{"-address=9090"}, `-address: "9090": must be HOST:PORT or :PORT`},
@@ -261,10 +262,13 @@ func TestAddressesAreLocalWithManifests(t *testing.T) {
 	if c.Server.Address != options.LoopbackAddress || c.Server.SupportAddress != options.LoopbackSupportAddress {
 		t.Errorf("listens on %s and %s, want the loopback interface", c.Server.Address, c.Server.SupportAddress)
 	}
+	if wait := c.Server.WaitForHealthcheckInterval; wait != 0 {
+		t.Errorf("it serves for %v after Ctrl-C", wait)
+	}
 	if diff := cmp.Diff([]string{"a", "b"}, c.Source.Manifests); diff != "" {
 		t.Error(diff)
 	}
-	c, _, err = parseArgs([]string{"--manifests=a", "-address=:9090"}, options.Env{
+	c, _, err = parseArgs([]string{"--manifests=a", "-address=:9090", "-wait-for-healthcheck-interval=9s"}, options.Env{
 		Environ: []string{"ROUTESRV_FLAG_SUPPORT_LISTENER=:9911"},
 	})
 	if err != nil {
@@ -272,6 +276,9 @@ func TestAddressesAreLocalWithManifests(t *testing.T) {
 	}
 	if c.Server.Address != ":9090" || c.Server.SupportAddress != ":9911" {
 		t.Errorf("listens on %s and %s, want the explicit addresses", c.Server.Address, c.Server.SupportAddress)
+	}
+	if wait := c.Server.WaitForHealthcheckInterval; wait != 9*time.Second {
+		t.Errorf("it serves for %v after a signal, want what is set", wait)
 	}
 }
 

@@ -50,7 +50,7 @@ func (f *Flags) Resolve(args []string, env Env) error {
 			check()
 		}
 	}
-	if err := joined(f.errs); err != nil || !f.check.on {
+	if err := joined(f.errs); err != nil || !f.checkOnly {
 		return err
 	}
 	return ErrChecked
@@ -79,7 +79,7 @@ func (f *Flags) inForce() (all []setting) {
 	for _, s := range f.settings {
 		switch {
 		case adds(s) && s.origin == fromFile:
-			s.flag.file = s.where
+			s.flag.file = true
 		case s.origin < highest[s.flag] && s.flag.value.repeat && !adds(s):
 			f.warnings = append(f.warnings, Warning{Flag: s.flag.Option(), Where: s.where, Text: "has no effect: the flag is also given elsewhere"})
 		}
@@ -87,7 +87,7 @@ func (f *Flags) inForce() (all []setting) {
 	for _, s := range f.settings {
 		// The reference reads the arguments, the file, and the arguments again. For these flags all three count.
 		twice := s.flag.Name == "edit-route" || s.flag.Name == "clone-route" || s.flag.Name == allowedExternalName
-		if twice && s.origin == highest[s.flag] && s.flag.file != "" {
+		if twice && s.origin == highest[s.flag] && s.flag.file {
 			all = append(all, s)
 		}
 	}
@@ -105,7 +105,7 @@ func (f *Flags) inForce() (all []setting) {
 func (f *Flags) apply() {
 	for _, s := range f.inForce() {
 		before := s.flag.values
-		s.flag.values, s.flag.origin, s.flag.where = append(before, s.value), s.origin, s.where
+		s.flag.values, s.flag.where = append(before, s.value), s.where
 		if s.flag.Ignored != "" {
 			f.ignore(s, len(before) > 0)
 			continue

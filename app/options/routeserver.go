@@ -117,8 +117,7 @@ func (f *Flags) routeServer(c *RouteServer) {
 func (f *Flags) general() {
 	f.Group("General", "for every program")
 	f.Add("-config-file", Text("PATH", &f.configFile, ""), "YAML file with settings: keys are names of flags without dashes.")
-	f.Add("--check-config", f.check.value(),
-		"Check the settings and exit with status 0, or with 2 and all faults; =yaml also prints each setting and its origin.")
+	f.Add("--check-config", Bool(&f.checkOnly, false), "Check the settings and exit with status 0, or with 2 and all faults.")
 }
 
 // requireSource reports an error if there is nothing to serve.
@@ -184,7 +183,7 @@ func (f *Flags) guard(c *guard.Config, maxLoss float64, hold time.Duration) {
 
 // review declares the flags of the checks that a change must pass.
 func (f *Flags) review(c *server.Review) {
-	f.Add("--trial-proxy", Parsed("URL", &c.TrialProxy, "", ListenerURL), "Support listener of a real proxy that loads new filters and "+
+	f.Add("--trial-proxy", Parsed("URL", &c.TrialProxy, "", listenerURL), "Support listener of a real proxy that loads new filters and "+
 		"predicates before the fleet does (components/trial). It takes requests at the port below. A change waits at most "+
 		short(trial.DefaultTimeout)+" for a proxy that does not answer.")
 	f.Add("--keep-takeovers", Parsed("POLICY", &c.KeepTakeovers, "none", takeover.ParsePolicy), "Keep an object at its served version "+
@@ -211,7 +210,7 @@ func (f *Flags) canary(c *server.CanaryConfig) {
 		"/routes (components/canary). 0: both serve the same table.")
 	f.Add("--canary-query", Text("PROMQL", &c.Query, ""), "PromQL expression that is asked every 10 s. While it returns any series, nothing is "+
 		"promoted, and what soaks when it begins to is halted.")
-	f.Add("--prometheus", Parsed("URL", &c.Prometheus, "", ListenerURL), "The Prometheus that answers --canary-query.")
+	f.Add("--prometheus", Parsed("URL", &c.Prometheus, "", listenerURL), "The Prometheus that answers --canary-query.")
 	f.Check(func() {
 		switch {
 		case (c.Query == "") != (c.Prometheus == nil):
@@ -230,7 +229,7 @@ func (f *Flags) listen(c *RouteServer) {
 	f.Add("-support-listener", Address(&s.SupportAddress, server.DefaultSupportAddress),
 		"Listener for metrics and status, without TLS; empty turns it off.")
 	f.Add("-wait-for-healthcheck-interval", Duration(&s.WaitForHealthcheckInterval, 45*time.Second, 0, day),
-		"How long to keep serving after the signal to stop.")
+		"How long to keep serving after the signal to stop; with --manifests not at all, unless it is set.")
 	f.Add("--max-connections", Number(&s.MaxConnections, server.DefaultMaxConnections, 16, most), "Connections of the main listener, at "+
 		"most the limit of open files minus 128. A full listener closes the connection that was idle for longest.")
 	f.Add("--max-streams", Number(&s.MaxStreams, server.DefaultMaxStreams, 0, most),
@@ -243,11 +242,12 @@ func (f *Flags) listen(c *RouteServer) {
 	f.Check(func() {
 		if len(c.Source.Manifests) > 0 && !f.Given("address") {
 			s.Address = LoopbackAddress
-			f.derive("address", s.Address, "--manifests")
 		}
 		if len(c.Source.Manifests) > 0 && !f.Given("support-listener") {
 			s.SupportAddress = LoopbackSupportAddress
-			f.derive("support-listener", s.SupportAddress, "--manifests")
+		}
+		if len(c.Source.Manifests) > 0 && !f.Given("wait-for-healthcheck-interval") {
+			s.WaitForHealthcheckInterval = 0
 		}
 		switch _, port, err := net.SplitHostPort(s.Address); {
 		case s.SupportAddress == "":
@@ -277,7 +277,6 @@ func (f *Flags) checkTLS(c *httpserve.TLSConfig) {
 	requested := "enable-tls"
 	if c.RequireClientCert {
 		requested, c.Enable = "enable-mtls", true
-		f.derive("enable-tls", "true", "-enable-mtls")
 	}
 	for name, files := range map[string][]string{"tls-cert": c.CertFiles, "tls-key": c.KeyFiles, "mtls-authn-ca": c.CAFiles} {
 		for i, file := range files {
@@ -363,7 +362,6 @@ func (f *Flags) events(c *RouteServer) {
 			return
 		}
 		c.Events = false
-		f.derive("events", "false", "no API to write to")
 	})
 }
 
@@ -395,9 +393,6 @@ func (f *Flags) peers(c *RouteServer) {
 		}
 		for i, one := range c.Peers {
 			c.Peers[i], _ = peersURL(one, scheme) // it is valid
-		}
-		if len(c.Peers) > 0 {
-			f.derive("peers", strings.Join(c.Peers, ","), f.flag("peers").from())
 		}
 	})
 }
@@ -459,11 +454,9 @@ func WebhookFlags(cmd *cobra.Command, c *RouteServer) *Flags {
 			f.failf("tls-cert", "API servers talk to webhooks by TLS only: set -tls-cert and -tls-key")
 		} else {
 			c.Server.TLS.Enable = true
-			f.derive("enable-tls", "true", "routesrv webhook")
 		}
 		if !f.Given("address") {
 			c.Server.Address = DefaultWebhookAddress
-			f.derive("address", DefaultWebhookAddress, "routesrv webhook")
 		}
 		if len(c.Server.Upstream.URLs) > 0 {
 			f.failf("upstream", "a webhook reads the objects itself: set -kubernetes instead")

@@ -51,7 +51,7 @@ func SidecarFlags(cmd *cobra.Command, c *Sidecar) *Flags {
 func (f *Flags) mode(s *sidecar.Config) {
 	f.Group("Mode", "which table the data plane serves")
 	f.Add("--mode", Parsed("MODE", &s.Setting, rollout.Setting{}.String(), rollout.ParseSetting),
-		"Mode at the start: False, Pre, Exec, Exec:25% (a share of the fleet), Exec:NODE,NODE, or Exec! and Exec:25%! (past the "+
+		"Mode at the start: False, Pre, Exec, Exec:25% (a share of the fleet), Exec:3 (the proxies of three nodes), or Exec! and Exec:25%! (past the "+
 			"cutover check).")
 	f.Add("--mode-file", Text("PATH", &s.ModeFile, ""), "File with the mode, read every second and at SIGHUP. It overrides --mode.")
 	f.Add("--pod-name", Text("NAME", &s.Pod, ""), "Name of the pod, which spreads fallbacks and identifies this client to route "+
@@ -104,7 +104,6 @@ func (f *Flags) checkSidecar(c *Sidecar) {
 			f.failf("", "--pod-name is not set, and the name of the host is not known: %w", err)
 			return
 		}
-		f.derive("pod-name", s.Pod, "host name")
 	}
 	fetches := len(s.Fetch.URLs) > 0
 	if c.Source.none() && !fetches {

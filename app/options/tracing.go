@@ -1,9 +1,6 @@
 package options
 
 import (
-	"fmt"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -24,12 +21,9 @@ func (f *Flags) tracing(c *tracing.Config) {
 		if c.Endpoint == "" {
 			return
 		}
-		var err error
-		if c.Headers, err = f.collectorHeaders(); err != nil {
-			f.failf("otlp-endpoint", "%v", err)
-		}
 		const variable = "OTEL_TRACES_SAMPLER_ARG"
 		if text := f.lookup(variable); text != "" {
+			var err error
 			c.Sample, err = strconv.ParseFloat(text, 64)
 			if err != nil || !(c.Sample >= 0 && c.Sample <= 1) { // written this way to reject NaN
 				f.failf("otlp-endpoint", "the variable %s: %s: must be in [0, 1], e.g. 0.01", variable, clip(text))
@@ -51,28 +45,4 @@ func parseCollector(s string) (string, error) {
 		u.Path = "/v1/traces"
 	}
 	return u.String(), nil
-}
-
-// collectorHeaders reads the variables of the OpenTelemetry specification: name=value separated by commas, values
-// percent-encoded. Errors contain no values, because they are credentials.
-func (f *Flags) collectorHeaders() (http.Header, error) {
-	const general, traces = "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"
-	from := traces
-	if f.lookup(from) == "" {
-		from = general
-	}
-	headers := make(http.Header)
-	for pair := range strings.SplitSeq(f.lookup(from), ",") {
-		if strings.TrimSpace(pair) == "" {
-			continue
-		}
-		name, value, ok := strings.Cut(pair, "=")
-		name = strings.TrimSpace(name)
-		text, err := url.PathUnescape(strings.TrimSpace(value))
-		if !ok || err != nil || name == "" || strings.ContainsAny(name, " \t\r\n:") || strings.ContainsAny(text, "\r\n\x00") {
-			return nil, fmt.Errorf("the variable %s is not name=value with commas between them, values percent-encoded", from)
-		}
-		headers.Add(name, text)
-	}
-	return headers, nil
 }

@@ -1,14 +1,9 @@
 package options
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
-	"net"
-	"net/netip"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,10 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-
-	"github.com/routesrv/routesrv/catalogue"
-	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/poller"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // Value is the value of a flag, a [pflag.Value]. Every flag is made of the constructors below, so that a duration or a size has the
@@ -56,14 +48,6 @@ func (v *Value) Set(text string) error {
 	v.flag.arg = &text
 	v.flag.flags.settings = append(v.flag.flags.settings, setting{flag: v.flag, value: text, origin: fromArguments})
 	return nil
-}
-
-func parseBool(s string) (bool, error) {
-	b, err := strconv.ParseBool(s)
-	if err != nil {
-		return false, fmt.Errorf("%s: must be true or false", clip(s))
-	}
-	return b, nil
 }
 
 // Bool is a switch.
@@ -109,13 +93,11 @@ func Choice(dst *string, words ...string) *Value {
 func either(dst *bool, no, yes string) *Value {
 	word := no
 	v := Choice(&word, no, yes)
-	set := v.set
-	v.set = func(s string) error {
-		err := set(s)
+	return &Value{kind: v.kind, def: no, words: v.words, set: func(s string) error {
+		err := v.set(s)
 		*dst = word == yes
 		return err
-	}
-	return v
+	}}
 }
 
 // Repeated returns a value that may be given more than once.
@@ -218,53 +200,18 @@ func Address(dst *string, def string) *Value {
 	})
 }
 
-// address checks the address of a listener.
-func address(s string) error {
-	_, port, err := net.SplitHostPort(s)
-	if err != nil || port == "" {
-		return fmt.Errorf("%s: must be HOST:PORT or :PORT", clip(s))
-	}
-	if n, err := strconv.Atoi(port); err == nil && (n < 0 || n > 65535) {
-		return fmt.Errorf("%s: the port must be from 0 to 65535", clip(s))
-	}
-	return nil
-}
-
-// share parses a share above zero, as 0.5 or 50%.
-func share(s string) (float64, error) {
-	digits, percent := strings.CutSuffix(s, "%")
-	f, err := strconv.ParseFloat(digits, 64)
-	if percent {
-		f /= 100
-	}
-	if err != nil || !(f > 0 && f <= 1) { // written this way to reject NaN
-		return 0, fmt.Errorf("%s: must be in (0, 1], e.g. 0.5 or 50%%; 1 disables the rule", clip(s))
-	}
-	return f, nil
-}
-
-// byteUnits are the factors of size units.
-var byteUnits = map[string]float64{
-	"": 1, "B": 1, "k": 1e3, "K": 1e3, "kB": 1e3, "KB": 1e3, "M": 1e6, "MB": 1e6, "G": 1e9, "GB": 1e9,
-	"Ki": 1 << 10, "KiB": 1 << 10, "Mi": 1 << 20, "MiB": 1 << 20, "Gi": 1 << 30, "GiB": 1 << 30,
-}
-
-// maxBytes is the largest size, one tebibyte: a larger one is a mistake, and a float64 still represents it exactly.
-const maxBytes = 1 << 40
-
 // size accepts a number of bytes of at least least, plain or with a unit.
 func size[T int | int64](dst *T, def string, least T) *Value {
 	return Parsed("size", dst, def, func(s string) (T, error) {
-		digits := strings.TrimRight(s, "kKMGiB")
-		factor, known := byteUnits[s[len(digits):]]
-		f, err := strconv.ParseFloat(strings.TrimRight(digits, " "), 64)
-		if err != nil || !known || !(f >= 0 && f*factor <= maxBytes) || strings.ContainsAny(digits, "xXeEpP_+-nN") {
+		const largest = 1 << 40 // more is a mistake
+		q, err := resource.ParseQuantity(strings.TrimSuffix(s, "B"))
+		if err != nil || q.Sign() < 0 || q.CmpInt64(largest) > 0 {
 			return 0, fmt.Errorf("%s: must be a number of bytes, plain or as 512MiB, up to 1024GiB", clip(s))
 		}
-		if T(f*factor) < least {
+		if T(q.Value()) < least {
 			return 0, fmt.Errorf("%s: must be at least %dMiB", clip(s), least>>20)
 		}
-		return T(f * factor), nil
+		return T(q.Value()), nil
 	})
 }
 
@@ -315,41 +262,6 @@ func Settings(word *Value, set map[string]bool, all ...Setting) *Value {
 	return v
 }
 
-// regexpText checks a regular expression.
-func regexpText(s string) error {
-	_, err := regexp.Compile(s)
-	return err
-}
-
-func parsePredicates(s string) ([]*eskip.Predicate, error) {
-	ps, err := eskip.ParsePredicates(s)
-	if err != nil {
-		return nil, fmt.Errorf("predicates %s: %w", clip(s), err)
-	}
-	return ps, nil
-}
-
-func parseFilters(s string) ([]*eskip.Filter, error) {
-	fs, err := eskip.ParseFilters(s)
-	if err != nil {
-		return nil, fmt.Errorf("filters %s: %w", clip(s), err)
-	}
-	return fs, nil
-}
-
-// parseProxyFilters parses filters for routes. A filter that no proxy survives would make every route unpublishable, so such a
-// setting is rejected at startup, while the old instances still serve.
-func parseProxyFilters(s string) ([]*eskip.Filter, error) {
-	fs, err := parseFilters(s)
-	if err != nil {
-		return nil, err
-	}
-	if err := catalogue.Survives(fs); err != nil {
-		return nil, fmt.Errorf("no proxy would survive it: %w", err)
-	}
-	return fs, nil
-}
-
 // change accepts /expression/replacement/, where the first character is the separator. Text after the last separator has no meaning.
 func change(add func(*regexp.Regexp, string), ignored func(text string)) *Value {
 	return Repeated("/regexp/replacement/", func(s string) error {
@@ -394,112 +306,6 @@ func annotated[T any](kind string, parse func(string) (T, error), add func(key, 
 		add(key, val, parsed)
 		return err
 	})
-}
-
-// parseCIDRs parses networks and addresses separated by commas.
-func parseCIDRs(s string) (nets []string, err error) {
-	if s == "" {
-		return nil, nil
-	}
-	for n := range strings.SplitSeq(s, ",") {
-		n = strings.TrimSpace(n)
-		_, noPrefix := netip.ParsePrefix(n)
-		if _, err := netip.ParseAddr(n); err != nil && noPrefix != nil {
-			return nil, fmt.Errorf("%s: must be networks such as 10.2.0.0/16, separated by commas", clip(n))
-		}
-		nets = append(nets, n)
-	}
-	return nets, nil
-}
-
-// optionalURL checks a URL for HTTP or HTTPS, if there is one. The error does not repeat the URL, because it may contain a password.
-func optionalURL(s string) error {
-	u, err := url.Parse(s)
-	if s != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		return errors.New("must be a URL such as https://host:port")
-	}
-	return nil
-}
-
-// ListenerURL parses the URL of a listener; empty means none.
-func ListenerURL(s string) (*url.URL, error) {
-	if s == "" {
-		return nil, nil
-	}
-	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("%s: must be the URL of a listener, such as http://127.0.0.1:9922", clip(s))
-	}
-	return u, nil
-}
-
-// plainURL parses a URL for HTTP or HTTPS without user, query and fragment. form describes it in the error.
-func plainURL(s, form string) (*url.URL, error) {
-	u, err := url.Parse(s)
-	switch {
-	case err != nil:
-		return nil, errors.New("must be " + form) // the text may contain a password, so leave it out
-	case u.User != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("%s: must be %s", clip(u.Redacted()), form)
-	}
-	return u, nil
-}
-
-// labelName and labelValue match what Kubernetes allows in labels. Anything else would change the meaning of the selector built
-// from them.
-var (
-	labelName  = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-)
-
-// parseSelector parses a=b,c: the label a with the value b, and the label c with any value.
-func parseSelector(s string) (map[string]string, error) {
-	if s == "" {
-		return nil, nil
-	}
-	sel := make(map[string]string)
-	for part := range strings.SplitSeq(s, ",") {
-		key, val, equal := strings.Cut(strings.TrimSpace(part), "=")
-		if !labelName.MatchString(key) || equal && !labelValue.MatchString(val) {
-			return nil, fmt.Errorf("%s: must be labels as name=value, or name alone for any value, separated by commas", clip(part))
-		}
-		if _, again := sel[key]; again {
-			return nil, fmt.Errorf("label %s given twice", clip(key))
-		}
-		sel[key] = val
-	}
-	return sel, nil
-}
-
-// parseTLSVersion parses a version with or without its dot, as Skipper does.
-func parseTLSVersion(s string) (uint16, error) {
-	versions := map[string]uint16{"10": tls.VersionTLS10, "11": tls.VersionTLS11, "12": tls.VersionTLS12, "13": tls.VersionTLS13}
-	for name, version := range versions {
-		if s == name || s == name[:1]+"."+name[1:] {
-			return version, nil
-		}
-	}
-	return 0, fmt.Errorf("%s: must be 1.0, 1.1, 1.2 or 1.3", clip(s))
-}
-
-// Log levels in addition to those of slog and poller.LevelTrace, for the names of Skipper that slog does not have.
-const (
-	LevelFatal = slog.LevelError + 4
-	LevelPanic = slog.LevelError + 8
-)
-
-// levels are the names of Skipper's log levels.
-var levels = map[string]slog.Level{
-	"TRACE": poller.LevelTrace, "DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo, "WARN": slog.LevelWarn, "WARNING": slog.LevelWarn,
-	"ERROR": slog.LevelError, "FATAL": LevelFatal, "PANIC": LevelPanic,
-}
-
-// parseLevel parses the name of a log level.
-func parseLevel(s string) (slog.Level, error) {
-	if l, ok := levels[strings.ToUpper(s)]; ok {
-		return l, nil
-	}
-	return 0, fmt.Errorf("%s: must be TRACE, DEBUG, INFO, WARN, ERROR, FATAL or PANIC", clip(s))
 }
 
 const (

@@ -124,9 +124,7 @@ func Resolved(cmd *cobra.Command, f *options.Flags, err error) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %v\n", cmd.Root().CommandPath(), w)
 	}
 	if errors.Is(err, options.ErrChecked) {
-		if err := f.WriteChecked(cmd.OutOrStdout()); err != nil {
-			return fmt.Errorf("print the settings: %w", err)
-		}
+		fmt.Fprintln(cmd.OutOrStdout(), "configuration is valid")
 	}
 	return err
 }

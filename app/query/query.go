@@ -1,5 +1,5 @@
 // Package query asks the replicas of route servers, wherever they are: behind URLs ([URLs]), in the same pod ([Socket]), or in clusters
-// (package forward). It is what commands and the board have in common.
+// (package forward).
 //
 // [Ask] asks clusters concurrently, each with its own time limit: one that does not answer is named in its [Reply], and delays the others
 // no longer than that limit.
@@ -30,7 +30,7 @@ type Replica struct {
 	// Support and Main are its listeners. Main is nil if only the support listener is known.
 	Support, Main *Listener
 	// Post sends a command to the control socket of the replica, and returns its JSON answer; by is replaced where the API server knows the user better.
-	// It is nil where only listeners are known. A board sends none.
+	// It is nil where only listeners are known.
 	Post func(ctx context.Context, path string, form url.Values) ([]byte, error)
 }
 
@@ -40,16 +40,7 @@ type Listener struct {
 	Transport http.RoundTripper
 }
 
-// Get sends a request with no credentials except the transport's. It follows no redirect.
-func (l *Listener) Get(ctx context.Context, pathAndQuery, accept string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.URL+pathAndQuery, nil)
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Accept", accept)
-	return l.do(r)
-}
-
+// do sends a request with no credentials except the transport's. It follows no redirect.
 func (l *Listener) do(r *http.Request) (*http.Response, error) {
 	r.Header.Set("User-Agent", api.AgentTool)
 	client := http.Client{Transport: l.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

@@ -80,8 +80,8 @@ func newCanary(s *Server) (*canary, error) {
 	c.cache, err = etagcache.New(etagcache.Config{
 		Logger: s.cfg.Logger.With("table", "canary"), Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams,
 		Saw: func(seen etagcache.Seen) { s.clients.Saw(seen, true) },
-		Published: func(order uint64, t *table.Table, stale bool) {
-			s.clients.CanaryPublished(order, publicationOf(t, stale))
+		Published: func(order uint64, t *table.Table, _ bool) {
+			s.clients.CanaryPublished(order, nameOf(t))
 		},
 	})
 	return c, err

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -24,6 +26,10 @@ type clients struct {
 	name   string
 	peers  func(context.Context) []fleet.Answer // nil without peers
 	locals *questions                           // of peers: separate, so that two replicas never wait for each other
+
+	mu     sync.Mutex // guards these
+	nodes  []string   // names of the data planes in Pre and Exec, for ranks; nil if a replica did not answer
+	listed time.Time  // when nodes was collected
 }
 
 // newClients creates the registry. The cache must be set before the first request, not before this call.
@@ -76,7 +82,8 @@ func addressOf(r *http.Request) netip.Addr {
 // serveReport records the report of a client.
 func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 	identity := r.Header.Get(api.HeaderClient)
-	if _, ok := fleet.ParseIdentity(identity); !ok {
+	client, ok := fleet.ParseIdentity(identity)
+	if !ok {
 		http.Error(w, "the header "+api.HeaderClient+" must have kind, id or pod, and interval", http.StatusBadRequest)
 		return
 	}
@@ -91,7 +98,45 @@ func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too many clients are known, or too many of them from this address", http.StatusServiceUnavailable)
 		return
 	}
+	if rank, ok := s.rank(r.Context(), client); ok && report.WantsRank {
+		w.Header().Set(api.HeaderRank, strconv.Itoa(rank))
+	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// rank returns the rank of a data plane in the fleet. It is unknown until every client has had the time to report after a start of
+// this server, and while a replica does not answer; a relay knows only its own clients. Ranks come from unauthenticated reports: a
+// forged name can keep a data plane in Pre, and a wrong rank moves one to Exec before its turn, which the cutover check permits.
+func (s *Server) rank(ctx context.Context, client fleet.Identity) (int, bool) {
+	if s.cfg.Source == nil || time.Since(s.started) < 3*fleet.ReportEvery {
+		return 0, false
+	}
+	c := s.clients
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.listed) >= fleet.ReportEvery {
+		view := c.merged(ctx, fleet.Query{Kind: fleet.Sidecar})
+		if ctx.Err() != nil {
+			return 0, false
+		}
+		c.nodes, c.listed = nodesOf(view), time.Now()
+	}
+	return rollout.Rank(cmp.Or(client.Node, client.ID), c.nodes), c.nodes != nil
+}
+
+// nodesOf returns the names that the data planes in Pre and Exec are ranked by; nil if clients of a replica are missing.
+func nodesOf(v *fleet.View) (nodes []string) {
+	for _, r := range v.Replicas {
+		if r.Error != "" {
+			return nil
+		}
+	}
+	for _, c := range v.Clients {
+		if c.State != fleet.Silent && (c.Mode == rollout.Pre.String() || c.Mode == rollout.Exec.String()) {
+			nodes = append(nodes, cmp.Or(c.Node, c.ID))
+		}
+	}
+	return nodes
 }
 
 // serveClients answers with the clients of this replica and its peers, or, to a peer, with the clients of this replica only.
@@ -124,7 +169,10 @@ func (c *clients) merged(ctx context.Context, q fleet.Query) *fleet.View {
 func (s *Server) reportUp(ctx context.Context) {
 	reporter := &fleet.Reporter{
 		Logger: s.log,
-		Send:   s.relay.Report,
+		Send: func(ctx context.Context, body []byte) error {
+			_, err := s.relay.Report(ctx, body)
+			return err
+		},
 		Collect: func(now time.Time) (fleet.Report, bool) {
 			counts := s.clients.Counts()
 			r := fleet.Report{Clients: &counts}

@@ -19,7 +19,6 @@ import (
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/publish/history"
 	"github.com/routesrv/routesrv/shadowdiff"
-	"github.com/routesrv/routesrv/shadowdiff/page"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -150,7 +149,7 @@ func (s *Server) historyEndpoints() []httpserve.Endpoint {
 		{Path: api.PathHistory, Methods: get, Handler: http.HandlerFunc(s.serveHistory),
 			Does: "JSON: the [history](../operate/steering.md), newest first; `?since=` and `at=` (a time, or how long ago), `object=KIND/NAMESPACE/NAME`, `namespace=` and `limit=` (100) choose"},
 		{Path: api.PathHistory + "/{entry}", Methods: get, Handler: s.questions.limited(api.PathHistory, s.serveEntry),
-			Does: "an entry and the routes that it changed, or with `?to=` (an entry, or `now`) how two entries differ, both with the endpoints of today. Text, JSON or a page"},
+			Does: "an entry and the routes that it changed, or with `?to=` (an entry, or `now`) how two entries differ, both with the endpoints of today. Text or JSON"},
 	}
 }
 
@@ -256,24 +255,14 @@ func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	case view == nil:
-		view = &shadowdiff.Comparison{Title: "History"}
+		view = &shadowdiff.Comparison{}
 	}
 	if to == "" {
 		view.Notes = entryNotes(&entry)
 	}
-	form, ok := page.Negotiate(w, r)
-	if !ok {
-		return
-	}
-	body, err := page.Render(form, view)
-	if err == nil && form == page.JSON {
-		body, err = json.MarshalIndent(api.HistoryDifference{Entry: entry, Difference: body}, "", "  ")
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	page.Send(w, form, body)
+	httpserve.WriteComparison(w, r, view, func(difference json.RawMessage) any {
+		return api.HistoryDifference{Entry: entry, Difference: difference}
+	})
 }
 
 // between compares the tables of two entries; to may be "now".
@@ -312,7 +301,7 @@ func (s *Server) compared(ctx context.Context, a, b *table.Table, from, to strin
 		return nil, err
 	}
 	return &shadowdiff.Comparison{
-		Title: "History", A: shadowdiff.Side{Label: "before", Name: from}, B: shadowdiff.Side{Label: "after", Name: to},
+		A: shadowdiff.Side{Label: "before", Name: from}, B: shadowdiff.Side{Label: "after", Name: to},
 		Report: report, Owner: s.owners(snapshots...),
 	}, nil
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -85,35 +84,6 @@ func answers(value func() any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { httpserve.WriteJSON(w, http.StatusOK, value()) })
 }
 
-// wantsJSON chooses the form of the answer: text for people, unless the request asks for JSON.
-func wantsJSON(r *http.Request) bool {
-	switch r.URL.Query().Get("format") {
-	case "json":
-		return true
-	case "text":
-		return false
-	}
-	return strings.Contains(r.Header.Get("Accept"), "application/json")
-}
-
-// writeAnswer writes an answer as text or JSON.
-func writeAnswer(w http.ResponseWriter, r *http.Request, status int, asJSON, asText func(io.Writer) error) {
-	var body bytes.Buffer
-	write, media := asText, "text/plain; charset=utf-8"
-	if wantsJSON(r) {
-		write, media = asJSON, "application/json"
-	}
-	if err := write(&body); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", media)
-	w.Header().Set("Vary", "Accept")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // ignore clients that have disconnected
-}
-
 // questionEndpoints returns /match and, unless the server is a relay, /explain and /takeovers.
 func (s *Server) questionEndpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
@@ -152,7 +122,7 @@ func (s *Server) serveMatch(w http.ResponseWriter, r *http.Request) {
 	if !v.Matched() && len(v.Result.Outcomes) <= 1 && v.Result.Answer == nil {
 		status = http.StatusNotFound
 	}
-	writeAnswer(w, r, status, v.WriteJSON, v.WriteText)
+	httpserve.WriteAnswer(w, r, status, v.WriteJSON, v.WriteText)
 }
 
 // match answers one question. The error is [console.ErrNoTable], or names the invalid parameter.
@@ -261,7 +231,7 @@ func (s *Server) serveExplain(w http.ResponseWriter, r *http.Request) {
 	if e.Result == explain.NotFound {
 		status = http.StatusNotFound
 	}
-	writeAnswer(w, r, status, func(w io.Writer) error {
+	httpserve.WriteAnswer(w, r, status, func(w io.Writer) error {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
 		encoder.SetEscapeHTML(false)

@@ -218,8 +218,8 @@ func (s *Server) newTables() error {
 			s.clients.Saw(seen, false)
 			s.cfg.Tracing.Saw(seen)
 		},
-		Published: func(order uint64, t *table.Table, stale bool) {
-			s.clients.Published(order, publicationOf(t, stale))
+		Published: func(order uint64, t *table.Table, _ bool) {
+			s.clients.Published(order, nameOf(t))
 			if s.reviews != nil {
 				s.reviews.takeovers.published()
 				s.history.published()
@@ -238,14 +238,8 @@ func (s *Server) newTables() error {
 	return s.newPoller()
 }
 
-// publicationOf describes a newly served table.
-func publicationOf(t *table.Table, stale bool) fleet.Publication {
-	one := fleet.Publication{Name: fleet.Name{Digest: t.Digest(), Revision: t.Revision()}, Routes: t.Len(), Bytes: t.Bytes(), Took: -1}
-	if !stale {
-		one.Took = max(time.Since(t.Time()), 0)
-	}
-	return one
-}
+// nameOf returns the name under which the fleet knows a table.
+func nameOf(t *table.Table) fleet.Name { return fleet.Name{Digest: t.Digest(), Revision: t.Revision()} }
 
 // newPoller creates the poller and the publisher with the last-known-good file.
 func (s *Server) newPoller() error {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -19,7 +18,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/publish/history"
-	"github.com/routesrv/routesrv/shadowdiff/page"
+	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -172,11 +171,11 @@ func (s *Server) steer(r *http.Request, c *command) (*api.Steered, error) {
 		if err != nil {
 			return nil, err
 		}
-		text, err := page.Render(page.Text, view)
-		if err != nil {
+		var text strings.Builder
+		if err := shadowdiff.WriteText(&text, view); err != nil {
 			return nil, err
 		}
-		answer.Changes = string(bytes.TrimSpace(text))
+		answer.Changes = strings.TrimSpace(text.String())
 	case errors.Is(err, publish.ErrNotSteered), errors.Is(err, publish.ErrNotSoaking), c.dry:
 		return nil, err
 	default: // right after the start: the first read has it

@@ -43,11 +43,11 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 		{Path: api.PathStatus, Methods: get, Handler: answers(func() any { return s.report() }),
 			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, last-known-good file"},
 		{Path: api.PathClients, Methods: get, Handler: http.HandlerFunc(s.serveClients),
-			Does: "JSON: the [fleet](../debug/fleet.md) of all replicas: counts, replicas, relays, the last publishes and clients; its parameters, `limit=` (1000), and `local` for this replica alone"},
+			Does: "JSON: the [fleet](../debug/fleet.md) of all replicas: counts, replicas, relays, the last tables and clients; its parameters, `limit=` (1000), and `local` for this replica alone"},
 		{Path: api.PathProblems, Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: [problems](problems.md), with their parameters"},
 		{Path: api.PathHeld, Methods: get, Handler: held,
-			Does: "how the held table differs from the served one, by owner. Text, JSON or a page; 404 while nothing is held"},
+			Does: "how the held table differs from the served one, by owner. Text or JSON; 404 while nothing is held"},
 	}...)
 	if s.reviews != nil && s.reviews.trial != nil {
 		all = append(all,

@@ -83,7 +83,7 @@ func (s *Server) serveTakeovers(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("format") == "markdown" {
 		text = report.WriteMarkdown
 	}
-	writeAnswer(w, r, http.StatusOK, report.WriteJSON, text)
+	httpserve.WriteAnswer(w, r, http.StatusOK, report.WriteJSON, text)
 }
 
 // manifestsOf reads a body. The error names what is not an object.

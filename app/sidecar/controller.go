@@ -81,6 +81,8 @@ type controller struct {
 	begun     time.Time
 	isBooted  bool
 
+	rank atomic.Int64 // in the fleet, as the last route server that knew it answered; negative for unknown
+
 	// for handlers
 	shown     atomic.Pointer[modeReport]
 	selfNow   atomic.Pointer[selfProducer]
@@ -93,6 +95,7 @@ func newController(cfg *Config, d *rollout.Decider, modes *modeFile, cache *etag
 		metrics: newMetrics(cfg.Registry), fetchMetrics: dataplane.NewMetrics(cfg.Registry),
 		calls: make(chan func()), reload: make(chan struct{}, 1), ended: make(chan struct{}), booted: make(chan struct{}),
 	}
+	c.rank.Store(-1)
 	c.turns.self, c.turns.remote = make(turn, 1), make(turn, 1)
 	c.proof = newProof(cfg.StateDir, c.metrics, log)
 	var err error
@@ -190,6 +193,7 @@ func (c *controller) readMode() {
 // decide determines the mode in force, and whether to fall back.
 func (c *controller) decide(now time.Time) {
 	before := c.decision
+	c.decider.SetRank(int(c.rank.Load()))
 	c.decision = c.decider.Decide(c.shadow.evidence(now, c.decision.Mode))
 	d := c.decision
 	if d.Mode != before.Mode || c.target == "" {

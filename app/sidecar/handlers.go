@@ -10,7 +10,6 @@ import (
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/publish"
-	"github.com/routesrv/routesrv/shadowdiff/page"
 )
 
 // Handler returns the handler for the proxy: /routes, /routes/{zone}, /health and /fresh.
@@ -56,8 +55,8 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 			Does: "JSON: mode, reason of a refused mode, origin, table, both producers, cutover check, fallback"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: problems of the self-computed table"},
-		{Path: "/shadow", Methods: get, Handler: page.Handler(s.controller.shadowView),
-			Does: "the comparison of mode Pre. Text, JSON or a page"},
+		{Path: "/shadow", Methods: get, Handler: http.HandlerFunc(s.serveShadow),
+			Does: "the comparison of mode Pre, as text or JSON"},
 		{Path: "/guard/held", Methods: get, Handler: httpserve.NewHeldPage(s.controller.held, acceptCommand),
 			Does: "how the held table differs from the one that it was compared with: as above"},
 	}
@@ -115,6 +114,11 @@ func (c *controller) held() (held httpserve.Held, ok bool) {
 
 func (s *Sidecar) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, http.StatusOK, s.status())
+}
+
+func (s *Sidecar) serveShadow(w http.ResponseWriter, r *http.Request) {
+	v := s.controller.shadowView()
+	httpserve.WriteComparison(w, r, &v, nil)
 }
 
 // serveMetrics writes the series of the sidecar, and of the poller while one is running.

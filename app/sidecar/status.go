@@ -23,6 +23,7 @@ type modeReport struct {
 	Refused       string                    `json:"refused,omitempty"` // why Asked is not in force, and what to do
 	ModeFileError string                    `json:"mode_file_error,omitempty"`
 	Origin        origin                    `json:"origin"`
+	Rank          *int64                    `json:"rank,omitempty"` // if the setting is a number of nodes; -1 while it is not known
 	pre           *fleet.Pre                // for the report, likewise
 	CutoverReady  *bool                     `json:"cutover_ready,omitempty"` // as the metric of this name; only in mode Pre
 	Cutover       *cutoverReport            `json:"cutover,omitempty"`       // in mode Pre
@@ -50,6 +51,9 @@ type switchReport struct {
 func (c *controller) report(now time.Time) {
 	d := c.decision
 	v := &modeReport{Mode: d.Mode, Asked: d.Asked, Setting: c.decider.Setting(), Refused: d.Refused, Origin: c.origin()}
+	if v.Setting.Count > 0 {
+		v.Rank = new(c.rank.Load())
+	}
 	if c.modes != nil {
 		v.ModeFileError = c.modes.problem
 	}
@@ -163,10 +167,15 @@ func (s *Sidecar) report(ctx context.Context) {
 	reporter := &fleet.Reporter{
 		Logger: s.log,
 		Send: func(ctx context.Context, body []byte) error {
-			if p := s.controller.remoteNow.Load(); p != nil {
-				return p.client.Report(ctx, body)
+			p := s.controller.remoteNow.Load()
+			if p == nil {
+				return nil
 			}
-			return nil
+			rank, err := p.client.Report(ctx, body)
+			if rank >= 0 { // the last one stays in force while no server knows it
+				s.controller.rank.Store(int64(rank))
+			}
+			return err
 		},
 		Collect: s.collect,
 	}
@@ -190,7 +199,8 @@ func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 	if proven, ok := s.controller.proof.proven(); ok {
 		r.Proven = fleet.Name{Digest: proven.Table.Digest(), Revision: proven.Table.Revision()}
 	}
-	r.Pre = s.controller.shown.Load().pre
+	shown := s.controller.shown.Load()
+	r.Pre, r.WantsRank = shown.pre, shown.Setting.Count > 0
 	var at time.Time
 	if r.Fetched, at = s.controller.proof.hasFetched(); !r.Fetched.IsZero() {
 		r.FetchedAgo = max(0, now.Sub(at).Seconds())

@@ -39,9 +39,10 @@ import (
 
 // Config configures a Tracer. Endpoint and Service are required.
 type Config struct {
-	Endpoint string      // URL, with path, that receives spans by OTLP
-	Headers  http.Header // of each request, such as credentials
-	Sample   float64     // share of reads and answers to trace even if they change nothing, from 0 to 1
+	// Endpoint is the URL, with path, that receives spans by OTLP. The SDK reads headers, such as credentials, from the variable
+	// OTEL_EXPORTER_OTLP_HEADERS of the process.
+	Endpoint string
+	Sample   float64 // share of reads and answers to trace even if they change nothing, from 0 to 1
 	// Service and Version are the attributes service.name and service.version of all spans. The variables OTEL_SERVICE_NAME and
 	// OTEL_RESOURCE_ATTRIBUTES of the process take precedence.
 	Service, Version string
@@ -167,14 +168,10 @@ type exporter struct {
 }
 
 func newExporter(ctx context.Context, cfg Config) (*exporter, error) {
-	headers := make(map[string]string)
-	for name := range cfg.Headers {
-		headers[name] = cfg.Headers.Get(name)
-	}
 	client := &http.Client{Transport: cfg.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // the headers may be credentials
 	}}
-	otlp, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(cfg.Endpoint), otlptracehttp.WithHeaders(headers),
+	otlp, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(cfg.Endpoint),
 		otlptracehttp.WithHTTPClient(client), otlptracehttp.WithCompression(otlptracehttp.GzipCompression), otlptracehttp.WithTimeout(sendTimeout),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 4 * time.Second, MaxElapsedTime: sendTimeout}))
 	if err != nil {

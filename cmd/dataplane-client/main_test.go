@@ -50,11 +50,6 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "settings are checked and nothing is started", out: `^configuration is valid\n$`, stderr: `--state-dir`,
 			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--upstream=http://routesrv"},
 		},
-		{
-			name: "settings in effect", args: []string{"--check-config=yaml", "--upstream=http://a", "--upstream=http://b", "--state-dir=/l"},
-			out: `(?s)  upstream:\n +value:\n +- http://a\n +- http://b\n +from: command line\n.*  pod-name:\n +value: \S+\n +from: host name\n|` +
-				`(?s)  pod-name:\n +value: \S+\n +from: host name\n.*  upstream:\n +value:\n +- http://a\n +- http://b\n +from: command line\n`,
-		},
 		{name: "a check looks at all flags together", args: []string{"--check-config"}, status: 2, stderr: `--upstream.*-kubernetes`},
 		{name: "help", args: []string{"--help"}, out: `(?s)Mode .*--mode MODE.*Exec:25%.*--cutover-check.*--fallback.*Upstream .*Listeners and shutdown `},
 		{name: "nothing to do", status: 2, stderr: `--upstream.*-kubernetes`},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/routesrv/routesrv/app/program"
 )
@@ -125,9 +122,6 @@ func TestDiffOfEveryKindOfSide(t *testing.T) {
 			status: 1, out: `(?s)setPath\("/v2"\)\n\n.*1 changed, 0 renamed\n$`},
 		{name: "all ignored", a: tempFile(t, "a.eskip", tableA), b: tempFile(t, "b.eskip", tableB), flags: []string{"--ignore=endpoints,id=^kube_"},
 			out: `^same: 1 route \(3 differences ignored\)\n$`},
-		{name: "colours", a: tempFile(t, "a.eskip", tableA), b: tempFile(t, "b.eskip", tableB), flags: []string{"--color=always"}, status: 1, out: "\x1b\\[31m"},
-		{name: "page", a: tempFile(t, "a.eskip", tableA), b: tempFile(t, "b.eskip", tableB), flags: []string{"--output=html"}, status: 1,
-			out: `(?s)^<!DOCTYPE html>.*RouteGroup shop/cart.*<del>v1</del>.*</html>\s*$`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := runWith(t, c.stdin, append(append([]string{"diff"}, c.flags...), c.a, c.b)...)
@@ -165,13 +159,11 @@ func TestDiffTroubles(t *testing.T) {
 		{"no file", "", []string{good, "nowhere.eskip"}, "routesrv diff: B: nowhere.eskip: no such file or directory\n"},
 		{"does not parse", "", []string{bad, good}, `^routesrv diff: A: \S+bad.eskip:2:11: parse failed after token ->, last route id: b, position \d+: syntax error\n$`},
 		{"both", "", []string{bad, tempFile(t, "bad.eskip", "#")}, `(?s)^routesrv diff: A: .*\nroutesrv diff: B: .*\n$`},
-		{"standard input twice", "", []string{"-", "-"}, "B: -: the standard input can be only one of the tables"},
+		{"standard input twice", "", []string{"-", "-"}, "-: the standard input can be only one of the tables"},
 		{"manifest that is none", "", []string{good, tempFile(t, "x.yaml", "kind: [")}, `B: .*x\.yaml`},
 		{"nobody answers", "", []string{good, "http://127.0.0.1:1/routes"}, "B: http://127.0.0.1:1/routes: .*connection refused"},
-		{"output", "", []string{"--output=xml", good, good}, `--output: "xml": must be one of text, json, html`},
+		{"output", "", []string{"--output=xml", good, good}, `--output: "xml": must be one of text, json`},
 		{"ignore", "", []string{"--ignore=filters", good, good}, `--ignore: "filters": must be endpoints or id=REGEX`},
-		{"interval", "", []string{"--interval=3", good, good}, `--interval: "3": must be a time with its unit`},
-		{"page of news", "", []string{"--watch", "--output=html", good, good}, "--watch prints text or json"},
 		{"unknown flag", "", []string{"--outputs=json", good, good}, "outputs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -208,94 +200,10 @@ func TestDiffPrintsJSON(t *testing.T) {
 	}
 }
 
-// watchDiff runs routesrv diff --watch on two files with a fake clock. The comparisons are 3 s apart. Before each comparison but
-// the first, B gets the next change; after the last comparison the command is interrupted.
-func watchDiff(t *testing.T, flags []string, changes ...string) result {
-	t.Helper()
-	a, b := tempFile(t, "a.eskip", tableA), tempFile(t, "b.eskip", tableA)
-	var out, errs strings.Builder
-	var status int
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan int)
-		go func() {
-			args := append(append([]string{"diff", "--watch"}, flags...), a, b)
-			ended <- run(ctx, args, nil, program.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
-		}()
-		time.Sleep(500 * time.Millisecond) // between two comparisons
-		for _, content := range changes {
-			if err := os.WriteFile(b, []byte(content), 0o600); err != nil {
-				t.Error(err)
-			}
-			time.Sleep(3 * time.Second)
-		}
-		cancel()
-		status = <-ended
-	})
-	return result{status, strings.ReplaceAll(out.String(), b, "B"), strings.ReplaceAll(errs.String(), b, "B")}
-}
-
-func TestWatchTellsOnlyNews(t *testing.T) {
-	r := watchDiff(t, nil, tableB, tableA, tableB, tableB, tableB, tableB, tableA, tableA)
-	want := `2000-01-01T00:00:15Z new: Ingress pay/app (from the id)
-  + kube_pay__app______  confirmed, since 2000-01-01T00:00:09Z, 3 comparisons
-      Path("/pay") -> "http://pay"
-2000-01-01T00:00:15Z new: RouteGroup shop/cart (from the id)
-  ~ kube_rg__shop__cart__all__0_0  confirmed, since 2000-01-01T00:00:09Z, 3 comparisons
-      filter 1        - setPath("/v1")
-                      + setPath("/v2")
-      endpoint        - http://10.0.0.1
-      endpoint        + http://10.0.0.3
-2000-01-01T00:00:15Z new: Ingress shop/search (from the id)
-  - kube_shop__search______  confirmed, since 2000-01-01T00:00:09Z, 3 comparisons
-      Path("/search") -> "http://search"
-2000-01-01T00:00:21Z gone: Ingress pay/app (from the id)
-  + kube_pay__app______  confirmed, since 2000-01-01T00:00:09Z, 4 comparisons
-2000-01-01T00:00:21Z gone: RouteGroup shop/cart (from the id)
-  ~ kube_rg__shop__cart__all__0_0  confirmed, since 2000-01-01T00:00:09Z, 4 comparisons
-2000-01-01T00:00:21Z gone: Ingress shop/search (from the id)
-  - kube_shop__search______  confirmed, since 2000-01-01T00:00:09Z, 4 comparisons
-same: 3 routes; 0 confirmed, 0 pending
-`
-	if r.status != 0 || r.out != want || r.err != "" {
-		t.Errorf("status %d, error %q, output:\n%s\nwant:\n%s", r.status, r.err, r.out, want)
-	}
-}
-
-func TestWatchEndsWithTheStatusOfTheLastComparison(t *testing.T) {
-	if r := watchDiff(t, nil, tableA, tableB); r.status != 1 || !strings.Contains(r.out, "0 confirmed, 3 pending") {
-		t.Errorf("%+v", r)
-	}
-	if r := watchDiff(t, nil, tableB, "#", "#", "#", tableB, "#"); r.status != 2 || strings.Count(r.err, "\n") != 2 ||
-		!strings.HasPrefix(r.err, "routesrv diff: B: B:1:") {
-		t.Errorf("%+v", r)
-	}
-	r := watchDiff(t, []string{"--output=json", "--ignore=endpoints", "--interval=1s"}, tableB, tableA)
-	lines := strings.Split(strings.TrimSpace(r.out), "\n")
-	if r.status != 0 || len(lines) != 6 {
-		t.Fatalf("%+v", r)
-	}
-	for i, l := range lines {
-		var e struct{ Event, Kind, ID string }
-		if err := json.Unmarshal([]byte(l), &e); err != nil || e.ID == "" || e.Event != "new" && i < 3 || e.Event != "gone" && i >= 3 {
-			t.Errorf("line %d: %v %s", i, err, l)
-		}
-	}
-}
-
-func TestColoursFollowTheTerminal(t *testing.T) {
-	a, b := tempFile(t, "a.eskip", tableA), tempFile(t, "b.eskip", tableB)
-	for color, want := range map[string]bool{"auto": false, "never": false, "always": true} {
-		if r := runWith(t, "", "diff", "--color="+color, a, b); strings.Contains(r.out, "\x1b[") != want {
-			t.Errorf("%s without a terminal: %q", color, r.out)
-		}
-	}
-}
-
 func TestDiffReportsThatItCannotPrint(t *testing.T) {
 	var errs strings.Builder
 	a, b := tempFile(t, "a.eskip", tableA), tempFile(t, "b.eskip", tableB)
-	for _, output := range []string{"text", "json", "html"} {
+	for _, output := range []string{"text", "json"} {
 		status := run(t.Context(), []string{"diff", "--output", output, a, b}, nil, program.Stdio{In: strings.NewReader(""), Out: closedPipe{}, Err: &errs})
 		if status != 2 || !strings.Contains(errs.String(), "print the result: io: read/write on closed pipe") {
 			t.Errorf("%s: status %d: %s", output, status, errs.String())

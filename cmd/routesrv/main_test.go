@@ -53,9 +53,8 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--state-dir=/nowhere/at/all"},
 		},
 		{
-			name: "forms of flags", args: []string{"--check-config=yaml", "-kubernetes", "-address", ":1", "--support-listener=:2", "-edit-route", "-x-/y-", "-kubernetes-healthcheck=false"},
-			out: `(?s)  edit-route:\n    value:\n      - -x-/y-\n.*  kubernetes-healthcheck:\n    value: false\n.*  address:\n    value: :1\n.*  support-listener:\n    value: :2\n|` +
-				`(?s)kubernetes-healthcheck:\n    value: false.*edit-route:\n    value:\n      - -x-/y-\n.*  address:\n    value: :1\n.*  support-listener:\n    value: :2\n`,
+			name: "forms of flags", args: []string{"--check-config", "-kubernetes", "-address", ":1", "--support-listener=:2", "-edit-route", "-x-/y-", "-kubernetes-healthcheck=false"},
+			out: `is valid`,
 		},
 		{name: "a value is no command", args: []string{"-kubernetes", "-address", "status"}, status: 2, stdrr: `^routesrv: -address: "status": must be HOST:PORT`},
 		{name: "a value is no flag", args: []string{"-kubernetes", "-address", "-kubernetes"}, status: 2, stdrr: `^routesrv: -address: "-kubernetes": must be`},
@@ -85,14 +84,6 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		{name: "the name of the program as another argument", args: []string{"-kubernetes", "routesrv"}, status: 2, stdrr: `unknown command "routesrv"`},
 		{name: "the name of the program before a subcommand", args: []string{"routesrv", "version"}, out: `^routesrv `},
 		{name: "the name of the program twice", args: []string{"routesrv", "routesrv"}, status: 2, stdrr: `routesrv`},
-		{
-			name: "settings in effect", args: []string{"--check-config=yaml", "-kubernetes", "-normalize-host"}, stdrr: `normalize-host`,
-			out: `(?s)^settings:\n.*  kubernetes:\n    value: true\n    from: command line\n.*\nignored:\n  normalize-host:\n    from: command line\n    why: .*$`,
-		},
-		{
-			name: "a comparison that makes no sense", args: []string{"diff", "--watch", "--output=html", "a", "b"},
-			status: 2, stdrr: `--watch prints text or json`,
-		},
 		{name: "a relay is checked", args: []string{"--check-config", "--upstream=http://routesrv"}, out: `is valid`},
 		{name: "a URL that is none", args: []string{"--upstream=routesrv"}, status: 2, stdrr: `--upstream: .*must be http`},
 		{

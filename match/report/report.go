@@ -1,6 +1,5 @@
-// Package report formats the results of package match as text and JSON, and parses requests as people and logs write them. The
-// command and the endpoint of a route server share it, so that their answers are the same. [Replay] compares two tables by the
-// requests of a log.
+// Package report formats the results of package match as text and JSON, and parses requests as people write them. The command and
+// the endpoint of a route server share it, so that their answers are the same.
 //
 // Other modules should not import it: it may change with every release.
 package report
@@ -305,7 +304,7 @@ func (v *Report) WriteJSON(w io.Writer) error {
 	for _, warning := range res.Warnings {
 		out.Warnings = append(out.Warnings, jsonWarning{v.newJSONRoute(warning.Route), warning.Reason, warning.Text, warning.Ahead, warning.Partly})
 	}
-	return shadowdiff.WriteJSONValue(w, out, "  ")
+	return shadowdiff.WriteJSONValue(w, out)
 }
 
 func (v *Report) word() string {

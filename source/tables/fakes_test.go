@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -41,23 +40,19 @@ func reader(t *testing.T, cfg tables.Config) *tables.Reader {
 
 // routeServer is a route server as its clients see it: of the reference without revision, of ours with one.
 type routeServer struct {
-	text       atomic.Value // string
-	sourceRead atomic.Value // string
-	revision   string
-	suffix     string              // of the ETag, behind digest and encoding
-	change     func(http.Header)   // of a 200
-	requests   atomic.Int32        // that got a body
-	cut        func(string) string // what becomes of the body on its way
+	text     string
+	revision string
+	suffix   string              // of the ETag, behind digest and encoding
+	change   func(http.Header)   // of a 200
+	cut      func(string) string // what becomes of the body on its way
 }
 
 func newRouteServer(text string) *routeServer {
-	s := &routeServer{}
-	s.text.Store(text)
-	return s
+	return &routeServer{text: text}
 }
 
 func (s *routeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	text := s.text.Load().(string)
+	text := s.text
 	zipped := strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 	etag := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 	if s.revision != "" {
@@ -70,14 +65,6 @@ func (s *routeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Etag", `"`+etag+`"`)
 	w.Header().Set("X-Count", strconv.Itoa(count(text)))
-	if read, _ := s.sourceRead.Load().(string); read != "" {
-		w.Header().Set("X-Source-Read", read)
-	}
-	if r.Header.Get("If-None-Match") == `"`+etag+`"` {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	s.requests.Add(1)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if s.change != nil {
 		s.change(w.Header())

@@ -27,20 +27,14 @@ func write(t *testing.T, name, content string) string {
 
 func TestFileIsReadEachTime(t *testing.T) {
 	path := write(t, "routes.eskip", document(3)+"\n")
-	s, err := reader(t, tables.Config{}).Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := reader(t, tables.Config{})
 	for _, n := range []int{3, 5} {
 		if err := os.WriteFile(path, []byte(document(n)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.Load(t.Context()); err != nil || len(got.Routes) != n {
-			t.Errorf("%v %v, want %d routes", got, err, n)
+		if got, err := load(t, r, path); err != nil || len(got.Routes) != n || got.Name != path {
+			t.Errorf("%+v %v, want %d routes", got, err, n)
 		}
-	}
-	if s.Name() != path {
-		t.Errorf("name %q", s.Name())
 	}
 }
 
@@ -98,16 +92,10 @@ func TestErrorsOfFilesNameTheirPlace(t *testing.T) {
 
 func TestStandardInputIsReadOnce(t *testing.T) {
 	r := reader(t, tables.Config{Stdin: strings.NewReader(document(4))})
-	s, err := r.Open("-")
-	if err != nil {
-		t.Fatal(err)
+	if got, err := load(t, r, "-"); err != nil || len(got.Routes) != 4 || got.Name != "-" {
+		t.Errorf("%v %v", got, err)
 	}
-	for range 2 {
-		if got, err := s.Load(t.Context()); err != nil || len(got.Routes) != 4 || s.Name() != "-" {
-			t.Errorf("%v %v", got, err)
-		}
-	}
-	if _, err := r.Open("-"); err == nil || !strings.Contains(err.Error(), "only one of the tables") {
+	if _, err := load(t, r, "-"); err == nil || !strings.Contains(err.Error(), "only one of the tables") {
 		t.Errorf("the second: %v", err)
 	}
 	broken := reader(t, tables.Config{Stdin: iotest.ErrReader(io.ErrUnexpectedEOF)})

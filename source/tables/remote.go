@@ -27,17 +27,14 @@ const (
 // maxMessage is how many bytes of an answer other than a table go into the error.
 const maxMessage = 200
 
-// remote is a source at a URL.
+// remote is a table at a URL.
 type remote struct {
 	reader *Reader
 	url    *url.URL
-
-	// The last table from a route server, with its ETag.
-	etag string
-	last *Table
 }
 
-func (r *Reader) openURL(place string) (*Source, error) {
+// loadURL reads the table at a URL.
+func (r *Reader) loadURL(ctx context.Context, place string) (*Table, error) {
 	u, err := url.Parse(place)
 	if err != nil {
 		return nil, fmt.Errorf("not a URL: %w", err)
@@ -45,7 +42,14 @@ func (r *Reader) openURL(place string) (*Source, error) {
 	if u.Host == "" {
 		return nil, fmt.Errorf("%s: the URL has no host", u.Redacted())
 	}
-	return &Source{u.Redacted(), (&remote{reader: r, url: u}).Load}, nil
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	t, err := (&remote{r, u}).load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", u.Redacted(), withoutURL(err))
+	}
+	t.Name = u.Redacted()
+	return t, nil
 }
 
 // redirect refuses too many redirects, and redirects from https to http.
@@ -57,16 +61,6 @@ func (r *Reader) redirect(req *http.Request, via []*http.Request) error {
 		return errors.New("redirect from https to http refused")
 	}
 	return nil
-}
-
-func (s *remote) Load(ctx context.Context) (*Table, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.reader.cfg.Timeout)
-	defer cancel()
-	t, err := s.load(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.url.Redacted(), withoutURL(err))
-	}
-	return t, nil
 }
 
 // withoutURL strips the method and the URL from a client error, because the caller already names the place.
@@ -103,25 +97,13 @@ func (s *remote) load(ctx context.Context) (*Table, error) {
 // once reads the table, or all of its pages from one version.
 func (s *remote) once(ctx context.Context) (*Table, error) {
 	first, err := s.get(ctx, 0, "", s.reader.cfg.MaxBytes)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case first.timestamp == "":
+		return whole(first)
 	}
-	if first.unchanged {
-		t := *s.last
-		t.Read = first.read()
-		return &t, nil
-	}
-	var t *Table
-	if first.timestamp == "" {
-		t, err = s.whole(first)
-	} else {
-		t, err = s.pages(ctx, first)
-	}
-	if err != nil {
-		return nil, err
-	}
-	t.Read = first.read()
-	return t, nil
+	return s.pages(ctx, first)
 }
 
 // httpAnswer is a table, or a page of one.
@@ -130,15 +112,6 @@ type httpAnswer struct {
 	header    http.Header
 	timestamp string // X-Timestamp, which only a Skipper sends
 	count     int    // X-Count, -1 if there is none
-	unchanged bool   // the answer has no text: the last table is current
-}
-
-// read returns when the server read its source, or now if the server does not report it.
-func (a *httpAnswer) read() time.Time {
-	if t, err := api.ParseTime(a.header.Get(api.HeaderSourceRead)); err == nil {
-		return t
-	}
-	return time.Now()
 }
 
 // get requests one page. A route server ignores the query parameters and answers with the whole table.
@@ -158,19 +131,13 @@ func (s *remote) get(ctx context.Context, offset int, timestamp string, limit in
 	}
 	req.Header.Set("Accept", "text/plain")
 	req.Header.Set("User-Agent", api.AgentTool)
-	if s.last != nil && offset == 0 {
-		req.Header.Set(api.HeaderIfNoneMatch, s.etag)
-	}
 	// Because this request sets no Accept-Encoding, the transport requests gzip and decompresses the answer.
 	resp, err := s.reader.client.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }() // the body was read to its end or is no longer needed
-	switch {
-	case resp.StatusCode == http.StatusNotModified && s.last != nil && offset == 0:
-		return &httpAnswer{header: resp.Header, unchanged: true}, nil
-	case resp.StatusCode != http.StatusOK:
+	if resp.StatusCode != http.StatusOK {
 		return nil, refused(resp, timestamp != "")
 	}
 	a := &httpAnswer{header: resp.Header, timestamp: resp.Header.Get("X-Timestamp"), count: -1}
@@ -206,9 +173,8 @@ func refused(resp *http.Response, paged bool) error {
 }
 
 // whole checks and parses the answer of a route server.
-func (s *remote) whole(a *httpAnswer) (*Table, error) {
-	etag := a.header.Get(api.HeaderETag)
-	if e := api.ParseEntity(etag); e.Known && e.Tag.Digest != sha256.Sum256(a.text) {
+func whole(a *httpAnswer) (*Table, error) {
+	if e := api.ParseEntity(a.header.Get(api.HeaderETag)); e.Known && e.Tag.Digest != sha256.Sum256(a.text) {
 		return nil, errors.New("the text does not match the digest in the ETag: it was truncated or changed in transit")
 	}
 	t := &Table{}
@@ -224,9 +190,6 @@ func (s *remote) whole(a *httpAnswer) (*Table, error) {
 			return nil, fmt.Errorf("header X-Revision: %q is not a revision", rev)
 		}
 	}
-	if etag != "" {
-		s.etag, s.last = etag, t
-	}
 	return t, nil
 }
 
@@ -235,7 +198,6 @@ func (s *remote) pages(ctx context.Context, first *httpAnswer) (*Table, error) {
 	if first.count < 0 {
 		return nil, errors.New("X-Timestamp without X-Count: the number of pages is unknown")
 	}
-	s.etag, s.last = "", nil
 	routes, left := make([]*eskip.Route, 0, min(first.count, 1<<20)), s.reader.cfg.MaxBytes
 	for page := first; ; {
 		more, err := parse(fmt.Sprintf("page at %d", len(routes)), string(page.text))

@@ -18,11 +18,7 @@ import (
 
 func load(t *testing.T, r *tables.Reader, place string) (*tables.Table, error) {
 	t.Helper()
-	s, err := r.Open(place)
-	if err != nil {
-		return nil, err
-	}
-	return s.Load(t.Context())
+	return r.Load(t.Context(), place)
 }
 
 func TestRouteServerIsReadWhole(t *testing.T) {
@@ -36,53 +32,6 @@ func TestRouteServerIsReadWhole(t *testing.T) {
 		if !eskip.EqLists(got.Routes, eskip.MustParse(document(3000))) || fmt.Sprint(got.Revision) != "0"+c.revision && fmt.Sprint(got.Revision) != c.revision {
 			t.Errorf("%+v: %d routes, revision %d", c, len(got.Routes), got.Revision)
 		}
-	}
-}
-
-func TestUnchangedTableIsNotSentAgain(t *testing.T) {
-	rs := newRouteServer(document(10))
-	s, err := reader(t, tables.Config{}).Open(serve(t, rs))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var last *tables.Table
-	for i, text := range []string{document(10), document(10), document(11), document(11), document(10)} {
-		rs.text.Store(text)
-		got, err := s.Load(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(got.Routes) != count(text) || i%2 == 1 && got.Routes[0] != last.Routes[0] {
-			t.Errorf("load %d: %d routes, want %d", i, len(got.Routes), count(text))
-		}
-		last = got
-	}
-	if n := rs.requests.Load(); n != 3 {
-		t.Errorf("%d bodies were sent, want 3", n)
-	}
-}
-
-func TestTheTimeOfTheReadIsThatOfTheLastAnswer(t *testing.T) {
-	rs := newRouteServer(document(10))
-	url := serve(t, rs)
-	s, err := reader(t, tables.Config{}).Open(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []time.Time{time.Unix(1_000_000, 0), time.Unix(1_000_003, 0)} {
-		rs.sourceRead.Store(want.UTC().Format(time.RFC3339))
-		got, err := s.Load(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !got.Read.Equal(want) {
-			t.Errorf("read at %v, want %v", got.Read, want)
-		}
-	}
-	rs.sourceRead.Store("")
-	begin := time.Now()
-	if got, err := s.Load(t.Context()); err != nil || got.Read.Before(begin) {
-		t.Errorf("a server that does not tell: %v, %v", got, err)
 	}
 }
 
@@ -129,11 +78,7 @@ func TestSkipperThatNeverRestsIsGivenUp(t *testing.T) {
 	s.changes, s.log = 1000, nil
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	src, err := reader(t, tables.Config{PageSize: 100}).Open(serve(t, s))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := src.Load(ctx); err == nil {
+	if _, err := reader(t, tables.Config{PageSize: 100}).Load(ctx, serve(t, s)); err == nil {
 		t.Error("no error when the time is over")
 	}
 }
@@ -242,11 +187,7 @@ func TestPasswordIsNotShown(t *testing.T) {
 func TestCancelledLoadSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s, err := reader(t, tables.Config{}).Open(serve(t, newRouteServer(document(1))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Load(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := reader(t, tables.Config{}).Load(ctx, serve(t, newRouteServer(document(1)))); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

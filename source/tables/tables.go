@@ -1,10 +1,9 @@
 // Package tables reads routing tables for comparison from any of these places: a file of routes, manifests that it
 // has compiled, a route server, the support listener of a Skipper, or standard input.
 //
-// A [Source] is one such place, made by [Reader.Open]; its Load reads the whole table or fails. The name decides the
-// kind of place; for a URL, the answer does:
+// [Reader.Load] reads the whole table of a place or fails. The name decides the kind of place; for a URL, the answer does:
 //
-//   - routes on the standard input, which only one source can have; read once
+//   - routes on the standard input, which can be read once
 //     http://…, https://…        a route server, or a Skipper if the answer has X-Timestamp
 //     a folder, *.yaml, *.yml, *.json
 //     manifests, which Config.Compile compiles into routes
@@ -33,7 +32,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,13 +47,13 @@ const (
 	DefaultPageSize     = 4096
 )
 
-// Table is a loaded table. Do not modify it: the next Load may return the same one.
+// Table is a loaded table.
 type Table struct {
+	// Name is the place as given, without a password.
+	Name   string
 	Routes []*eskip.Route
 	// Revision is the revision of the read that produced the table; 0 if the place reports none.
 	Revision uint64
-	// Read is when the source of the table was last read, if the place reports it; otherwise the time of the load.
-	Read time.Time
 	// LeftOut are the first parts of the text that are not routes, of Unread in all: a route server may serve a route that no
 	// proxy can read.
 	LeftOut []table.LeftOut
@@ -71,7 +69,7 @@ type Config struct {
 	Compile CompileFunc
 	// Stdin is the input that "-" reads; if it is nil, "-" is an error.
 	Stdin io.Reader
-	// Timeout is the limit of one Load from a URL, with all pages and redirects, default DefaultTimeout.
+	// Timeout is the limit of a Load from a URL, with all pages and redirects, default DefaultTimeout.
 	Timeout time.Duration
 	// MaxBytes limits the size of a table in bytes after decompression; default DefaultMaxBytes.
 	MaxBytes int64
@@ -85,25 +83,13 @@ type Config struct {
 	Transport http.RoundTripper
 }
 
-// Reader opens sources. It is safe for concurrent use.
+// Reader reads tables. It is safe for concurrent use.
 type Reader struct {
 	cfg    Config
 	client *http.Client
 
-	stdinTaken atomic.Bool // a source reads it
+	stdinTaken atomic.Bool
 }
-
-// Source is a place that holds a table. Only one caller at a time may call Load.
-type Source struct {
-	name string
-	load func(context.Context) (*Table, error)
-}
-
-// Name returns the place as given, without a password.
-func (s *Source) Name() string { return s.name }
-
-// Load reads the table. It may be called again after an error. The previous table stays valid.
-func (s *Source) Load(ctx context.Context) (*Table, error) { return s.load(ctx) }
 
 // New returns a reader with the defaults filled in. It reads nothing.
 func New(cfg Config) *Reader {
@@ -130,49 +116,40 @@ func New(cfg Config) *Reader {
 // Close closes idle connections.
 func (r *Reader) Close() { r.client.CloseIdleConnections() }
 
-// Open returns the source for a place. It does not read the table; it only checks what kind of place it is.
-func (r *Reader) Open(place string) (*Source, error) {
+// Load reads the table of a place.
+func (r *Reader) Load(ctx context.Context, place string) (*Table, error) {
+	t, err := r.load(ctx, place)
+	if err == nil && t.Name == "" {
+		t.Name = place
+	}
+	return t, err
+}
+
+func (r *Reader) load(ctx context.Context, place string) (*Table, error) {
 	switch {
 	case place == "":
 		return nil, errors.New("the name of a table is empty: must be a file, a folder of manifests, a URL or -")
+	case place == "-" && r.cfg.Stdin == nil:
+		return nil, errors.New("-: no standard input")
+	case place == "-" && r.stdinTaken.Swap(true):
+		return nil, errors.New("-: the standard input can be only one of the tables")
 	case place == "-":
-		return r.openStdin()
+		return readRoutes("standard input", r.cfg.Stdin, r.cfg.MaxBytes)
 	case strings.HasPrefix(place, "http://"), strings.HasPrefix(place, "https://"):
-		return r.openURL(place)
+		return r.loadURL(ctx, place)
 	case strings.Contains(place, "://"):
 		return nil, fmt.Errorf("%s: must be an http or https URL", place)
 	}
 	info, err := os.Stat(place)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", place, cause(err))
-	}
-	if info.IsDir() || slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(place))) {
-		if r.cfg.Compile == nil {
-			return nil, fmt.Errorf("%s: manifests cannot be compiled here", place)
-		}
-		return &Source{place, func(ctx context.Context) (*Table, error) { return r.loadManifests(ctx, place) }}, nil
-	}
-	return &Source{place, func(ctx context.Context) (*Table, error) { return r.loadFile(ctx, place) }}, nil
-}
-
-func (r *Reader) openStdin() (*Source, error) {
 	switch {
-	case r.cfg.Stdin == nil:
-		return nil, errors.New("-: no standard input")
-	case r.stdinTaken.Swap(true):
-		return nil, errors.New("-: the standard input can be only one of the tables")
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", place, cause(err))
+	case !info.IsDir() && !slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(place))):
+		return r.loadFile(ctx, place)
+	case r.cfg.Compile == nil:
+		return nil, fmt.Errorf("%s: manifests cannot be compiled here", place)
 	}
-	read := sync.OnceValues(func() (*Table, error) { return readRoutes("standard input", r.cfg.Stdin, r.cfg.MaxBytes) })
-	// Later loads return the same table as current: this side of a comparison never changes.
-	return &Source{"-", func(context.Context) (*Table, error) {
-		t, err := read()
-		if err != nil {
-			return nil, err
-		}
-		again := *t
-		again.Read = time.Now()
-		return &again, nil
-	}}, nil
+	return r.loadManifests(ctx, place)
 }
 
 // loadFile reads a file of routes.
@@ -204,7 +181,7 @@ func (r *Reader) loadManifests(ctx context.Context, path string) (*Table, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Table{Routes: routes, Read: time.Now()}, nil
+	return &Table{Routes: routes}, nil
 }
 
 // readRoutes reads routes in text form, which may be a saved copy of a table.
@@ -213,7 +190,7 @@ func readRoutes(name string, in io.Reader, limit int64) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	t := &Table{Read: time.Now()}
+	t := &Table{}
 	switch copied, _, err := table.ReadFile(bytes.NewReader(text)); {
 	case err == nil:
 		t.Revision = copied.Revision()

@@ -61,10 +61,9 @@ var allowed = map[string][]string{
 	"dataplane":                      {"internal/series", "etagcache", "fleet", "publish", "guard", "catalogue", "internal/durable", "table", "api"},
 
 	// parts and assembly: join producers into the programs
-	"shadowdiff/page":  {"shadowdiff"},
 	"match/report":     {"eskip", "match", "shadowdiff"},
 	"explain/takeover": {"compile", "eskip", "internal/routeid", "kube", "match", "shadowdiff", "table"},
-	"app/httpserve":    {"internal/series", "api", "publish", "kube", "internal/durable", "shadowdiff", "shadowdiff/page", "table"},
+	"app/httpserve":    {"internal/series", "api", "publish", "kube", "internal/durable", "shadowdiff", "table"},
 
 	"app/console": {
 		"api", "compile/rules", "explain", "fleet", "app/httpserve", "kube", "match/report", "poller", "shadowdiff",
@@ -72,14 +71,14 @@ var allowed = map[string][]string{
 
 	"app/server": {
 		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "catalogue", "internal/durable", "app/trial", "guard", "app/console", "app/httpserve", "api", "kube", "match", "match/report", "poller",
-		"source/manifests", "app/tracing", "shadowdiff", "shadowdiff/page", "table",
+		"source/manifests", "app/tracing", "rollout", "shadowdiff", "table",
 	},
 	"app/tracing": {"internal/series", "etagcache", "publish", "kube", "poller", "table"},
 	"app/events":  {"internal/series", "compile/rules", "kube", "poller"},
 	"app/webhook": {"internal/series", "api", "app/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "app/httpserve", "api", "kube", "match", "poller", "shadowdiff"},
 	"app/sidecar": {
 		"internal/series", "api", "compile/rules", "dataplane", "etagcache", "explain", "fleet", "publish", "guard", "app/httpserve", "internal/durable", "kube", "poller", "rollout",
-		"shadowdiff", "shadowdiff/page", "table",
+		"shadowdiff", "table",
 	},
 	"app/options": {
 		"app/httpserve", "app/server", "app/sidecar", "app/tracing", "app/trial", "catalogue", "compile/rules", "dataplane", "eskip", "explain/takeover", "guard", "kube", "match", "poller",
@@ -89,8 +88,7 @@ var allowed = map[string][]string{
 
 	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
 	"app/query":   {"api", "app/options"},
-	"app/board":   {"api", "fleet", "app/httpserve", "app/query"},
-	"app/cli":     {"app/board", "compile", "compile/rules", "explain", "explain/takeover", "fleet", "app/options", "app/program", "app/query", "source/manifests", "source/tables", "app/trial", "api", "kube", "match", "match/report", "shadowdiff", "shadowdiff/page", "table"},
+	"app/cli":     {"compile", "compile/rules", "explain", "explain/takeover", "fleet", "app/options", "app/program", "app/query", "source/manifests", "source/tables", "api", "kube", "match", "match/report", "shadowdiff", "table"},
 	"app/trial":   {"eskip", "api", "publish", "table"},
 	"app/forward": {"app/options", "app/query"},
 
@@ -111,7 +109,7 @@ var rows = []struct {
 	{"documents", []string{"api"}},
 	{"rules", []string{"compile/rules"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
-	{"answers", []string{"explain", "explain/takeover", "shadowdiff/page"}},
+	{"answers", []string{"explain", "explain/takeover"}},
 	{"serving", []string{"etagcache"}},
 	{"seam", []string{"publish", "fleet"}},
 	{"producers", []string{
@@ -122,7 +120,7 @@ var rows = []struct {
 	{"assembly", []string{"app/webhook", "app/server", "app/sidecar"}},
 	{"flags", []string{"app/options"}},
 	{"programs", []string{"app/program", "app/query"}},
-	{"clusters", []string{"app/board", "app/forward"}},
+	{"clusters", []string{"app/forward"}},
 	{"commands", []string{"app/cli"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
@@ -224,7 +222,7 @@ var outside = map[string][]string{
 	"k8s.io/client-go/":             {"source/cluster", "app/events", "app/query", "app/forward"},
 	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 	"k8s.io/": {
-		"app/webhook", "app/program", "app/query", "app/events", "app/forward", "source/cluster",
+		"app/webhook", "app/program", "app/query", "app/options", "app/events", "app/forward", "source/cluster",
 		"source/cluster/internal/decode",
 	},
 	"sigs.k8s.io/":                {"source/manifests"},

@@ -7,11 +7,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"maps"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,7 +35,6 @@ type stage struct {
 	cluster *kubetest.Server
 	main    string // host:port
 	support string
-	sidecar string // URL of the pages of the one in mode Pre
 	proxies []*proxy
 	running sync.WaitGroup // proxies
 }
@@ -100,7 +96,6 @@ func (s *stage) start(ctx context.Context, t *testing.T, bin, api string) {
 			"--state-dir", fmt.Sprintf("state%d", i), "--proxy-metrics-url", s.metricsOf(ctx, address),
 		}
 		if i == 0 { // this one compares, and has a different flag
-			s.sidecar = operator(t, "state0")
 			args = append(args[:4], "--address", address, "--support-listener", support, "--mode", "Pre", "--state-dir", "state0", "-kubernetes", "-kubernetes-url", api,
 				"-enable-kubernetes-endpointslices", "-source-poll-timeout=1000", "-kubernetes-https-redirect-code=301")
 		}
@@ -111,23 +106,6 @@ func (s *stage) start(ctx context.Context, t *testing.T, bin, api string) {
 		})
 	}
 	s.bare(ctx, 24)
-}
-
-// operator serves the pages that a data plane shows at its control socket: its listeners show them to nobody in its own pod.
-func operator(t *testing.T, state string) string {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a, err := programs.Control(r.Context(), r.Method, state, r.URL.RequestURI())
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
-			return
-		}
-		maps.Copy(w.Header(), a.Header)
-		w.WriteHeader(a.Status)
-		_, _ = io.WriteString(w, a.Body)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
 }
 
 // change changes the cluster like teams do: pods start and stop, and sometimes an Ingress is added. Halfway some teams make

@@ -29,7 +29,6 @@ func (s *stage) shoot(ctx context.Context, b *browser.Browser, out string) error
 		{"console", url + "/", "document.querySelector('.problems')", 0},
 		{"console-fleet", url + "/fleet", "document.querySelector('h1')", 0},
 		{"console-object", url + "/object?kind=Ingress&namespace=checkout&name=express", "document.querySelector('.answer')", 0},
-		{"shadow", s.sidecar + "/shadow?format=html", "document.querySelector('.entry')", 1250},
 	}
 	for _, p := range calm {
 		if err := s.take(ctx, b, p, out); err != nil {

@@ -83,10 +83,11 @@ func (c *collector) named(name string, ok func(*tracepb.Span) bool) (found []*tr
 
 // traced starts a server that sends traces to the collector.
 func traced(t *testing.T, c *collector, sample float64, change func(*server.Config)) *fixture {
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer%20x")
 	return start(t, ingresses("a")+service, func(cfg *server.Config) {
 		var err error
 		cfg.Tracing, err = tracing.New(t.Context(), tracing.Config{
-			Endpoint: c.url, Headers: http.Header{"Authorization": {"Bearer x"}}, Sample: sample, Service: "routesrv", Version: "v1.2.3",
+			Endpoint: c.url, Sample: sample, Service: "routesrv", Version: "v1.2.3",
 			Registry: cfg.Registry,
 		})
 		if err != nil {

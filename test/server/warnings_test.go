@@ -93,9 +93,6 @@ func TestPublishedLossIsAWarning(t *testing.T) {
 	if status != 1 || !strings.Contains(said, "25 % of hosts lost") || !strings.Contains(said, "kubectl routesrv rollback --to ") || strings.Contains(said, " healthy ") {
 		t.Errorf("status %d\n%s", status, said)
 	}
-	if status, said = b.command("board", "-o", "text"); status != 1 || strings.Contains(said, "good") {
-		t.Errorf("board: status %d\n%s", status, said)
-	}
 	if !strings.Contains(f.metrics(), "\nroutesrv_lost_hosts_ratio 0.25\n") {
 		t.Error("the metric does not say a quarter")
 	}

@@ -19,7 +19,7 @@ var (
 	quotedName     = regexp.MustCompile(`^[a-z0-9]+(?:-[a-z0-9]+)+$`)
 	quotedVariable = regexp.MustCompile(`^(?:ROUTESRV|DATAPLANE_CLIENT)_[A-Z_]+$`)
 	quotedLabels   = regexp.MustCompile(`^((?:routesrv|dataplane)_[a-z_]+)\{([a-z_, ]+)\}$`)
-	aCommand       = regexp.MustCompile(`^(?:go|make|git|kubectl|kubectl-routesrv|curl|routesrv|dataplane-client|skipper|flux|argocd|docker|buildah|grep|cosign|mkdocs|mike|log|show|freeze|rollback|explain|match|diff|status|clients|held|accept|problems|board|trial|compile|completion)(?: |$)`)
+	aCommand       = regexp.MustCompile(`^(?:go|make|git|kubectl|kubectl-routesrv|curl|routesrv|dataplane-client|skipper|flux|argocd|docker|buildah|grep|cosign|mkdocs|mike|log|show|freeze|rollback|explain|match|diff|status|clients|held|accept|problems|compile|completion)(?: |$)`)
 )
 
 // checkTerms requires that what documents quote occurs in the code or in the manifests.
