@@ -174,7 +174,9 @@ func (c *Client) request(ctx context.Context, method string, u *url.URL, header 
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		err = transportError(err)
+		if cause, ok := errors.AsType[*url.Error](err); ok {
+			err = cause.Err // without the URL, which may contain a password and which the caller adds
+		}
 		return nil, failf(transferReason(err, ReasonConnect), "%w", err)
 	}
 	return resp, nil
@@ -265,12 +267,4 @@ func (s *server) tableURL(zone string) *url.URL {
 		return s.url
 	}
 	return s.url.JoinPath(url.PathEscape(zone))
-}
-
-// transportError returns an error without the URL, which may contain a password and which the caller adds.
-func transportError(err error) error {
-	if cause := new(url.Error); errors.As(err, &cause) {
-		return cause.Err
-	}
-	return err
 }

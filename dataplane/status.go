@@ -151,11 +151,13 @@ func appliedOf(s *publish.Served) *api.Applied {
 
 // Status returns the state of the client.
 func (c *Client) Status() Status {
-	served, held, file := c.publisher.Served(), c.heldStatus(), c.publisher.File()
+	served, guard, file := c.publisher.Served(), c.publisher.State(), c.publisher.File()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.loop.Fetch
-	s.Held, s.LastKnownGood = held, file
+	if s.LastKnownGood = file; guard.Held {
+		s.Held = &guard.Guard
+	}
 	if served != nil {
 		s.Applied = appliedOf(served)
 		s.AgeSeconds = api.AgeSeconds(time.Now(), s.Applied.SourceRead)
@@ -170,14 +172,6 @@ func (c *Client) Status() Status {
 		s.Servers = append(s.Servers, server.status)
 	}
 	return s
-}
-
-func (c *Client) heldStatus() *api.Guard {
-	g := c.publisher.State()
-	if !g.Held {
-		return nil
-	}
-	return &g.Guard
 }
 
 // Results of an exchange, as label values.

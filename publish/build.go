@@ -95,12 +95,6 @@ func (d *decision) ofCanary() Candidate {
 	return c.candidate()
 }
 
-// candidateOf returns the candidate with the snapshot and table of the decision.
-func (d *decision) candidateOf(c Candidate) Candidate {
-	c.Snapshot, c.Table = d.snapshot, d.table
-	return c
-}
-
 // policy decides what is served. Its guard remembers what was lost within the window; otherwise a decision depends on the situation alone.
 type policy struct {
 	holder

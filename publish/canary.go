@@ -259,15 +259,10 @@ func withoutEndpoints(r *table.Route) string {
 		return r.Text
 	}
 	route := *parsed
-	hideEndpoints(&route)
-	return route.String()
-}
-
-// hideEndpoints removes the endpoints of a route, and how they are printed: a single one looks like a backend.
-func hideEndpoints(r *eskip.Route) {
-	if r.BackendType == eskip.LBBackend || r.BackendType == eskip.NetworkBackend && !r.Shunt {
-		r.BackendType, r.Backend, r.LBAlgorithm, r.LBEndpoints = eskip.LBBackend, "", "", nil
+	if route.BackendType == eskip.LBBackend || route.BackendType == eskip.NetworkBackend && !route.Shunt { // a single endpoint looks like a backend
+		route.BackendType, route.Backend, route.LBAlgorithm, route.LBEndpoints = eskip.LBBackend, "", "", nil
 	}
+	return route.String()
 }
 
 // sameUnreachable reports whether two states of a route differ only in that one has no endpoints.

@@ -165,7 +165,9 @@ func (p *policy) steer(s *situation) (Candidate, keptList) {
 	}
 	entries = append(entries, s.frozen(newest, orders)...).sorted()
 	d := p.build(s, s.newest, entries)
-	return d.candidateOf(s.newest), d.list
+	wanted := s.newest
+	wanted.Snapshot, wanted.Table = d.snapshot, d.table
+	return wanted, d.list
 }
 
 // frozen returns the entries of objects that differ from what they were when they were frozen.

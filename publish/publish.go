@@ -6,7 +6,7 @@
 //
 //	offer.go  accept.go  boot.go     offers, acceptances, the state of an earlier process
 //	command.go  promote.go           commands of operators; the end of a soak
-//	switch.go  budget.go             several producers; changes that may wait
+//	switch.go                        several producers
 //	serve.go                         serves and records a decision: only here is the table swapped
 //	publish.go                       configuration, and what readers see
 //	decide.go                        the decision

@@ -30,7 +30,8 @@ import (
 const (
 	queryEvery   = 10 * time.Second
 	queryTimeout = 5 * time.Second
-	promoteEvery = time.Second // how often to promote what is due
+	// promoteEvery is the maximum interval between checks for due changes; a promotion happens when it is due.
+	promoteEvery = time.Second
 	// promotedShown is how long teams see a promotion.
 	promotedShown = 2 * time.Minute
 	maxSeries     = 3 // in the text of a verdict
@@ -111,13 +112,15 @@ func (c *canary) run(ctx context.Context) {
 		asking.Go(func() { c.ask(ctx) })
 	}
 	defer asking.Wait()
-	tick := time.NewTicker(promoteEvery)
-	defer tick.Stop()
 	for {
+		wait := promoteEvery
+		if at := c.s.publisher.NextPromotion(); !at.IsZero() {
+			wait = min(wait, max(time.Until(at), 0)) // all replicas promote at the same moment
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(wait):
 			c.s.publisher.Promote()
 		}
 	}

@@ -248,7 +248,6 @@ func (s *Server) newPoller() error {
 		return err
 	}
 	s.rememberProblems()
-	sink := s.cfg.Tracing.Sink(s.cache)
 	metrics := publish.NewMetrics(s.registry, "routesrv")
 	s.registry.MustRegister(metrics.Steering()...)
 	s.reviews, s.history = newReviews(s), newRecorder(s)
@@ -257,7 +256,7 @@ func (s *Server) newPoller() error {
 		s.history.decided(d)
 	}
 	if s.publisher, err = publish.New(publish.Config{
-		Sink: sink, Canary: s.canary.config(), Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: s.lastKnownGood(metrics), Decided: decided,
+		Sink: s.cfg.Tracing.Sink(s.cache), Canary: s.canary.config(), Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: s.lastKnownGood(metrics), Decided: decided,
 		Changed: s.history.Changed, Logger: s.cfg.Logger.With("component", "publish"), Metrics: metrics,
 	}); err != nil {
 		return err
@@ -266,8 +265,10 @@ func (s *Server) newPoller() error {
 	polls := poller.Config{
 		Trace:  s.cfg.Tracing.Reads(),
 		Source: s.cfg.Source, Compile: s.compiler.Compile, Publisher: s.publisher, Origin: s.cfg.Origin,
-		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: probeInterval(s.cfg.Interval),
-		Logger: s.cfg.Logger, Metrics: poller.NewMetrics(s.registry),
+		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff,
+		// Only route servers send a failed source small requests: a cluster has two or three of them, but hundreds of data planes.
+		ProbeInterval: max(min(cmp.Or(s.cfg.Interval, poller.DefaultInterval)/3, time.Second), time.Millisecond),
+		Logger:        s.cfg.Logger, Metrics: poller.NewMetrics(s.registry),
 	}
 	if tried := s.reviews.trial; tried != nil {
 		polls.Settle, polls.Reviewed = tried.Settle, tried.Changed()
@@ -289,12 +290,6 @@ func (s *Server) lastKnownGood(metrics *publish.Metrics) publish.FileConfig {
 	writes.WithLabelValues(publish.LastKnownGoodName, "error")
 	metrics.CountWrites(func(file, result string) { writes.WithLabelValues(file, result).Inc() })
 	return publish.LastKnownGood(s.cfg.StateDir)
-}
-
-// probeInterval returns how often a route server sends a small request to a failed source, to read again as soon as it answers.
-// Only route servers may do so: a cluster has two or three of them, but hundreds of data planes.
-func probeInterval(interval time.Duration) time.Duration {
-	return max(min(cmp.Or(interval, poller.DefaultInterval)/3, time.Second), time.Millisecond)
 }
 
 // newRelay creates the relay. Its client keeps the last-known-good file, and names that table to the server above after a restart.
