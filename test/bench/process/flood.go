@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	burst     = 200 // changes at once
-	attackers = 16  // connections
-	addresses = 32  // of the attackers: a server limits the clients of one
+	attackers = 16 // connections
+	addresses = 32 // of the attackers: a server limits the clients of one
 )
 
 // flood sends 2,000 requests a second until ctx ends: for invented zones, with the ETags of invented tables, and with reports of

@@ -31,7 +31,7 @@ import (
 type options struct {
 	factor                   float64
 	length, interval, settle time.Duration
-	clients                  int
+	clients, burst           int
 	floods                   bool
 	canary                   time.Duration
 	modes, states            string
@@ -46,7 +46,8 @@ func main() {
 	flag.DurationVar(&o.interval, "interval", 3*time.Second, "time between two changes, and between two polls")
 	flag.DurationVar(&o.settle, "settle", 10*time.Second, "time between the first table and the measurement")
 	flag.IntVar(&o.clients, "clients", 0, "clients that poll full tables")
-	flag.BoolVar(&o.floods, "floods", false, "clients that invent zones, tables and clients, and bursts of changes")
+	flag.BoolVar(&o.floods, "floods", false, "clients that invent zones, tables and clients")
+	flag.IntVar(&o.burst, "burst", 0, "more Ingresses that change at the same time")
 	flag.DurationVar(&o.canary, "canary", 0, "soak time of a canary, on which the first changes soak; 0 for none")
 	flag.StringVar(&o.modes, "modes", "watch,json,protobuf", "ways to read: a watch, or polls of JSON or protobuf lists")
 	flag.StringVar(&o.states, "states", "with,without", "with or without a state folder")
@@ -219,10 +220,8 @@ func measure(o options, binary, mode string, state bool, dir string) (f figures,
 	for n := 0; time.Since(begin) < o.length; n++ {
 		tick := time.After(o.interval)
 		api.Mutate(1 + n%100)
-		if o.floods {
-			for i := range burst {
-				api.Mutate(200 + n*burst + i)
-			}
+		for i := range o.burst {
+			api.Mutate(200 + n*o.burst + i)
 		}
 		written := time.Now()
 		if mode != "watch" {
