@@ -275,9 +275,6 @@ func figuresOf(f *fleet.Figures) (all []figure) {
 			all = append(all, newFigure(name, *v, tone))
 		}
 	}
-	add("requests", f.Requests, "")
-	add("answers with 5xx", f.Errors, notice)
-	add("404 without a route", f.NoRoute, notice)
 	add("routes in its table", f.Routes, "")
 	add("tables applied", f.Updates, "")
 	if f.RefusedNew > 0 {
