@@ -101,28 +101,3 @@ func TestStateStaysWhileAHeldIntentLives(t *testing.T) {
 		t.Errorf("state %q after an acceptance, want none", got)
 	}
 }
-
-// TestAWaitingTableIsNotTakenBack: while a table that the source has is waiting, a client that got it elsewhere keeps it, the
-// responses do not say that anything is held, and clients with other earlier tables get the served one.
-func TestAWaitingTableIsNotTakenBack(t *testing.T) {
-	c := newCache(t, etagcache.Config{})
-	older := parseTable(t, `a: * -> "http://10.0.0.9";`, 9, start)
-	served := parseTable(t, `a: * -> "http://10.0.0.1";`, 10, start)
-	waits := parseTable(t, `a: * -> <roundRobin, "http://10.0.0.1", "http://10.0.0.2">;`, 12, start)
-	c.Begin()(served, table.Read{Oldest: 10, Newest: 10, At: start, Consistent: true})
-	for at := uint64(12); at < 15; at++ {
-		c.Begin()(nil, table.Read{Oldest: at, Newest: at, At: start, Consistent: true, Waiting: true})
-		w := naming(c, "/routes", fmt.Sprintf(`"%s.12"`, waits.Digest()))
-		if w.Code != http.StatusNotModified || w.Header().Get("X-Table-State") == "held" {
-			t.Errorf("after the read of %d, a client with the table that waits here: %d %q, want 304", at, w.Code, w.Header().Get("X-Table-State"))
-		}
-		w = naming(c, "/routes", fmt.Sprintf(`"%s.9"`, older.Digest()))
-		if w.Code != http.StatusOK || w.Header().Get("X-Table-State") != "" {
-			t.Errorf("after the read of %d, a client with an older table: %d %q, want the table", at, w.Code, w.Header().Get("X-Table-State"))
-		}
-	}
-	c.Publish(waits)
-	if w := naming(c, "/routes", fmt.Sprintf(`"%s.10"`, served.Digest())); w.Code != http.StatusOK {
-		t.Errorf("a client with the table before: %d, want the table", w.Code)
-	}
-}

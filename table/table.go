@@ -156,8 +156,6 @@ type Read struct {
 	Held, Live, Backends bool
 	// Candidate is a table that another replica may serve already, because it no longer holds it, or has promoted it; nil if unknown.
 	Candidate *Table
-	// Waiting means that publish.Budget delays the table of the read, which only adds endpoints.
-	Waiting bool
 	// Stale means that the source is a route server that has not read its source since it loaded a last-known-good file.
 	Stale bool
 	At    time.Time // when the read was complete

@@ -234,7 +234,6 @@ func (f *Flags) listen(c *RouteServer) {
 		"most the limit of open files minus 128. A full listener closes the connection that was idle for longest.")
 	f.Add("--max-streams", Number(&s.MaxStreams, server.DefaultMaxStreams, 0, most),
 		"Maximum number of streams on /routes/watch; further clients get 429. 0 turns streams off.")
-	f.endpointDebounce(&s.EndpointDebounce)
 	f.Add("-enable-profile", Bool(&s.EnableProfile, false), "Serve profiles under /debug/pprof on the support listener.")
 	f.Add("-block-profile-rate", Number(&c.Profile.Block, 0, 0, most), "Rate of the blocking profile, in nanoseconds per sample; 0 is off.")
 	f.Add("-mutex-profile-fraction", Number(&c.Profile.Mutex, 0, 0, most), "The mutex profile samples one of this many events; 0 is off.")
@@ -254,11 +253,6 @@ func (f *Flags) listen(c *RouteServer) {
 			f.failf("support-listener", "%s is also -address: must be another port", clip(s.SupportAddress))
 		}
 	})
-}
-
-func (f *Flags) endpointDebounce(d *time.Duration) {
-	f.Add("--endpoint-debounce", Duration(d, 0, 0, time.Hour),
-		"Maximum delay for changes that only add endpoints to routes that already have some.")
 }
 
 // tls declares the flags that protect the main listener.

@@ -109,7 +109,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"kubernetes-default-lb-algorithm": "roundRobin", "kubernetes-redis-service-port": "6379",
 		"kubernetes-valkey-service-port": "6379", "tls-min-version": "1.2", "application-log-level": "INFO",
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
-		"kubernetes-read": "poll", "max-streams": "10000", "endpoint-debounce": "0s", "max-connections": "20000", "max-object-bytes": "8MiB",
+		"kubernetes-read": "poll", "max-streams": "10000", "max-connections": "20000", "max-object-bytes": "8MiB",
 
 		"update-mode": "auto", "keep-takeovers": "none", "canary": "0s",
 	}
@@ -289,7 +289,6 @@ func serveSamples() map[string]sample {
 		"support-listener":              one("[::1]:80", "[::1]:80", func(c *options.RouteServer) any { return c.Server.SupportAddress }),
 		"wait-for-healthcheck-interval": one("0", time.Duration(0), func(c *options.RouteServer) any { return c.Server.WaitForHealthcheckInterval }),
 		"max-connections":               one("99", 99, func(c *options.RouteServer) any { return c.Server.MaxConnections }),
-		"endpoint-debounce":             one("30s", 30*time.Second, func(c *options.RouteServer) any { return c.Server.EndpointDebounce }),
 		"max-streams":                   one("7", 7, func(c *options.RouteServer) any { return c.Server.MaxStreams }),
 		"enable-profile":                one("true", true, func(c *options.RouteServer) any { return c.Server.EnableProfile }),
 		"block-profile-rate":            one("5", 5, func(c *options.RouteServer) any { return c.Profile.Block }),

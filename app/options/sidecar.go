@@ -90,7 +90,6 @@ func (f *Flags) sidecarListeners(s *sidecar.Config) {
 			"CAs of clients. With it only /livez, /health and /fresh answer without a client certificate."},
 	), "Files for TLS of the support listener, PEM, read again when they change.")
 	f.Add("--routes-file", Text("PATH", &s.RoutesFile, ""), "File for each served table, for a proxy with -routes-file that runs as the same user.")
-	f.endpointDebounce(&s.EndpointDebounce)
 	f.Add("-wait-for-healthcheck-interval", Duration(&s.Drain, 0, 0, 30*day), "How long to keep serving after the signal to stop.")
 	f.Add("-enable-profile", Bool(&s.EnableProfile, false), "Serve profiles under /debug/pprof on the support listener.")
 }

@@ -47,7 +47,7 @@ type Config struct {
 	// Interval and MaxBackoff configure the poller: see poller.Config.
 	Interval, MaxBackoff time.Duration
 	// Upstream are the route servers whose table a relay serves. Its StateDir, Guard, Interval and MaxBackoff are set from the other
-	// fields. On a relay Guard has the meaning of dataplane.RelayConfig, and Compile, EndpointDebounce and the shards have no effect.
+	// fields. On a relay Guard has the meaning of dataplane.RelayConfig, and Compile and the shards have no effect.
 	Upstream dataplane.Config
 
 	Compile rules.Options
@@ -74,8 +74,6 @@ type Config struct {
 	MaxConnections int
 	// MaxStreams is how many clients may follow the table; 0 turns streams off.
 	MaxStreams int
-	// EndpointDebounce is how long changes that only add endpoints may wait; 0 serves them at once.
-	EndpointDebounce time.Duration
 	// EnableProfile serves profiles on the support listener.
 	EnableProfile bool
 	// Redis and Valkey are the services whose addresses are served under /swarm/redis/shards and /swarm/valkey/shards.
@@ -251,10 +249,6 @@ func (s *Server) newPoller() error {
 		return err
 	}
 	s.rememberProblems()
-	sink := s.cfg.Tracing.Sink(s.cache)
-	if s.cfg.EndpointDebounce > 0 {
-		sink = publish.NewBudget(sink, s.cfg.EndpointDebounce, s.registry)
-	}
 	metrics := publish.NewMetrics(s.registry, "routesrv")
 	s.registry.MustRegister(metrics.Steering()...)
 	s.reviews, s.history = newReviews(s), newRecorder(s)
@@ -263,7 +257,7 @@ func (s *Server) newPoller() error {
 		s.history.decided(d)
 	}
 	if s.publisher, err = publish.New(publish.Config{
-		Sink: sink, Canary: s.canary.config(), Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: s.lastKnownGood(metrics), Decided: decided,
+		Sink: s.cfg.Tracing.Sink(s.cache), Canary: s.canary.config(), Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: s.lastKnownGood(metrics), Decided: decided,
 		Changed: s.history.Changed, Logger: s.cfg.Logger.With("component", "publish"), Metrics: metrics,
 	}); err != nil {
 		return err

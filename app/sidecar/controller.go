@@ -99,9 +99,6 @@ func newController(cfg *Config, d *rollout.Decider, modes *modeFile, cache *etag
 	c.proof = newProof(cfg.StateDir, c.metrics, log)
 	c.sink = cache
 	var err error
-	if cfg.EndpointDebounce > 0 {
-		c.sink = publish.NewBudget(cache, cfg.EndpointDebounce, cfg.Registry)
-	}
 	if c.served, err = publish.NewSwitch(publish.SwitchConfig{
 		Sink: c.sink, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,
 		Decided: c.decisions.Append,

@@ -118,9 +118,6 @@ type Config struct {
 	// mode 0600. Empty means no file.
 	RoutesFile string
 
-	// EndpointDebounce is how long changes that only add endpoints may wait before the proxy gets them: see publish.Budget. 0 serves
-	// every change at once. RoutesFile always gets every change at once.
-	EndpointDebounce time.Duration
 	// SupportTLS configures TLS for the support listener; by default it is plain HTTP. With a ClientCA, only clients with a
 	// certificate of it get /metrics and everything that SupportLoopbackOnly protects.
 	SupportTLS SupportTLS

@@ -38,9 +38,9 @@ func fetching(t *testing.T, cfg sidecar.Config, url string) (s *sidecar.Sidecar,
 	return s, func() { cancel(); <-done }
 }
 
-// TestProfilesAreServedWithTheFlag: on the support listener; a change budget does not delay the first table.
+// TestProfilesAreServedWithTheFlag: on the support listener.
 func TestProfilesAreServedWithTheFlag(t *testing.T) {
-	cfg := sidecar.Config{Pod: "p", EnableProfile: true, EndpointDebounce: time.Hour, Registry: prometheus.NewRegistry()}
+	cfg := sidecar.Config{Pod: "p", EnableProfile: true, Registry: prometheus.NewRegistry()}
 	s, stop := fetching(t, cfg, routeServer(t).URL)
 	defer stop()
 	if got := ask(operator(s.ControlHandler()), "GET", "/debug/pprof/cmdline").Code; got != http.StatusOK {

@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -135,7 +134,7 @@ func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	}
 	defer os.RemoveAll(state)
 	return server.New(server.Config{
-		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1, EndpointDebounce: time.Second,
+		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1,
 		Review: server.Review{TrialProxy: &url.URL{Scheme: "http", Host: "127.0.0.1:9922"}},
 		Redis:  server.Shard{Namespace: "n", Name: "n"}, Valkey: server.Shard{Namespace: "n", Name: "n"},
 	})
@@ -148,7 +147,7 @@ func documentedRelay(registry *prometheus.Registry) (*server.Server, error) {
 
 // documentedSidecar returns a dataplane-client with all optional features.
 func documentedSidecar(registry *prometheus.Registry) (*sidecar.Sidecar, error) {
-	return sidecar.New(sidecar.Config{Source: noSource{}, Pod: "docs", Registry: registry, EnableProfile: true, EndpointDebounce: time.Second})
+	return sidecar.New(sidecar.Config{Source: noSource{}, Pod: "docs", Registry: registry, EnableProfile: true})
 }
 
 // serverSeries returns the series of routesrv.
