@@ -1,5 +1,5 @@
-// Package console implements the web pages for operators: the overview at / of the support listener, and pages for the fleet, a
-// client, an object and a request.
+// Package console implements the web pages for operators: the overview at / of the support listener, and pages for the fleet, an
+// object and a request.
 //
 // Pages are rendered on the server and work without JavaScript; with it, a script fetches the page every few seconds and applies
 // the changes. The content security policy allows only files of the binary, and no inline scripts or styles.
@@ -126,7 +126,6 @@ func (c *Console) Endpoints() []httpserve.Endpoint {
 			Does: "page: the [console](../debug/console.md); `namespace=`, `kind=`, `severity=`, `reason=` and `q=` choose problems"},
 		{Path: "/fleet", Methods: get, Handler: c.page("fleet", c.fleetPage),
 			Does: "page: the clients; `state=`, `zone=`, `version=` and `q=` choose"},
-		{Path: "/client", Methods: get, Handler: c.page("client", c.client), Does: "page: one client, by `id=`"},
 		{Path: "/object", Methods: get, Handler: c.page("object", c.object),
 			Does: "page: `/explain`, with the same parameters"},
 		{Path: "/request", Methods: get, Handler: c.page("request", c.request),
@@ -157,11 +156,11 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 }
 
 // templates are the pages by name, each with the layout.
-var templates = parse("overview", "fleet", "client", "object", "request", "failed")
+var templates = parse("overview", "fleet", "object", "request", "failed")
 
 func parse(names ...string) map[string]*template.Template {
 	functions := template.FuncMap{
-		"thousands": shadowdiff.Grouped, "bytes": bytesText, "plural": plural, "seconds": secondsText, "object": linkTo, "countsOf": countsOf, "stateOf": stateOf,
+		"thousands": shadowdiff.Grouped, "bytes": bytesText, "plural": plural, "object": linkTo, "countsOf": countsOf, "stateOf": stateOf,
 		"severity": func(s rules.Severity) stateView { return severities[s] },
 		"text":     func(v any) string { return text(fmt.Sprint(v)) },
 		"cut":      func(limit int, v any) string { return cut(fmt.Sprint(v), limit) },

@@ -12,7 +12,6 @@ import (
 
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // Limits for querying and showing the fleet.
@@ -230,63 +229,4 @@ func (c *Console) fleetPage(ctx context.Context, r *http.Request) (answer, error
 		}
 	}
 	return answer{Title: "fleet", Body: b, Live: true}, nil
-}
-
-type clientPage struct {
-	Known   bool // the server knows the fleet
-	ID      string
-	Error   string
-	Client  *fleet.Client // nil if no such client was heard lately
-	Row     clientRow
-	Serves  *fleet.Table // the table that the replica serves
-	Figures []figure
-}
-
-type figure struct{ Name, Value, Tone string }
-
-func (c *Console) client(ctx context.Context, r *http.Request) (answer, error) {
-	id := r.URL.Query().Get("id")
-	b := clientPage{Known: c.cfg.Fleet != nil, ID: cut(id, 300)}
-	a := answer{Title: "client " + cut(id, 80), Live: b.Known, Status: http.StatusNotFound}
-	if !b.Known {
-		a.Body = b
-		return a, nil
-	}
-	ask, cancel := context.WithTimeout(ctx, fleetTimeout)
-	defer cancel()
-	v, err := c.cfg.Fleet(ask, fleet.Query{ID: id})
-	if err != nil {
-		b.Error, a.Status = text(err.Error()), http.StatusBadGateway
-	} else if i := slices.IndexFunc(v.Clients, func(one fleet.Client) bool { return one.ID == id }); i >= 0 {
-		one := &v.Clients[i]
-		b.Client, b.Serves, b.Row, b.Figures, a.Status = one, v.Table, newClientRow(*one), figuresOf(one.Figures), 0
-		a.Title = b.Row.State.Sign + " " + cut(id, 80)
-	}
-	a.Body = b
-	return a, nil
-}
-
-func figuresOf(f *fleet.Figures) (all []figure) {
-	if f == nil {
-		return nil
-	}
-	add := func(name string, v *uint64, tone string) {
-		if v != nil {
-			all = append(all, newFigure(name, *v, tone))
-		}
-	}
-	add("routes in its table", f.Routes, "")
-	add("tables applied", f.Updates, "")
-	if f.RefusedNew > 0 {
-		add("routes refused since it fetched its table", &f.RefusedNew, bad)
-	}
-	return all
-}
-
-// newFigure returns a figure whose tone counts only if it is not zero.
-func newFigure(name string, n uint64, tone string) figure {
-	if n == 0 {
-		tone = ""
-	}
-	return figure{name, shadowdiff.Grouped(int(min(n, 1<<62))), tone}
 }

@@ -48,22 +48,6 @@ func bytesText(n int) string {
 	}
 }
 
-// durationText formats a duration with two or three digits.
-func durationText(d time.Duration) string {
-	switch {
-	case d <= 0:
-		return "0\u00a0ms"
-	case d < time.Millisecond:
-		return "<1\u00a0ms"
-	case d < time.Second:
-		return strconv.FormatInt(d.Milliseconds(), 10) + "\u00a0ms"
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1f\u00a0s", d.Seconds())
-	default:
-		return short(d)
-	}
-}
-
 // short formats a duration in its one or two largest units.
 func short(d time.Duration) string {
 	d = max(d, 0)
@@ -82,9 +66,6 @@ func short(d time.Duration) string {
 		return strconv.Itoa(int(d.Hours()/24)) + "\u00a0days"
 	}
 }
-
-// secondsText formats seconds as a duration with two or three digits.
-func secondsText(s float64) string { return durationText(time.Duration(s * float64(time.Second))) }
 
 // moment is a time as a page shows it: its age, with the time itself for machines and tooltips.
 type moment struct {

@@ -95,7 +95,7 @@ func crowded() *world {
 	return w
 }
 
-var pages = []string{"/", "/fleet", "/client?id=short", "/object?kind=Ingress&namespace=shop&name=x", "/request?url=https%3A%2F%2Fshop.example.org%2F", "/client?id=nobody"}
+var pages = []string{"/", "/fleet", "/object?kind=Ingress&namespace=shop&name=x", "/request?url=https%3A%2F%2Fshop.example.org%2F"}
 
 // TestBrowserShowsPagesOnAPhone: nothing is wider than the screen, however long the names are.
 func TestBrowserShowsPagesOnAPhone(t *testing.T) {
@@ -273,7 +273,6 @@ func TestConsoleScreenshots(t *testing.T) {
 		{"console-phone.png", "/", browser.Options{Width: 390, Height: 844, Phone: true}},
 		{"console-object.png", pages[3], browser.Options{Width: 1280, Height: 900}},
 		{"console-fleet.png", "/fleet", browser.Options{Width: 1280, Height: 900}},
-		{"console-client.png", "/client?id=short", browser.Options{Width: 1280, Height: 900}},
 	} {
 		p := open(t, b, ctx, c.options, url+c.target)
 		shot, err := p.Screenshot(ctx, 0)

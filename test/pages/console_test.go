@@ -177,9 +177,6 @@ func TestWithoutAFleetThePageSaysSo(t *testing.T) {
 	wants(t, get(t, h, "/"), "No fleet is known", "relay")
 	wants(t, get(t, h, "/fleet"), "No fleet is known")
 	wants(t, get(t, h, "/object?kind=Ingress&name=x"), "A relay knows no objects")
-	if status, body, _ := answer(h, loopback("GET", "/client?id=x", nil)); status != http.StatusNotFound || !strings.Contains(body, "No fleet is known") {
-		t.Errorf("client: %d\n%s", status, body)
-	}
 }
 
 // hostile are texts that do harm if they are not escaped.
@@ -227,7 +224,7 @@ func TestHostileNamesStayTexts(t *testing.T) {
 	query := url.Values{"namespace": {all}, "kind": {all}, "severity": {all}, "reason": {all}, "q": {all}, "state": {all}, "zone": {all}, "version": {all},
 		"url": {all}, "method": {all}, "headers": {all}, "from": {all}, "at": {all}}.Encode()
 	for _, target := range []string{
-		"/", "/?" + query, "/fleet", "/fleet?" + query, "/client?id=" + url.QueryEscape(hostile[0]), "/client?id=" + url.QueryEscape("nobody"+all),
+		"/", "/?" + query, "/fleet", "/fleet?" + query,
 		"/object?kind=ingress&name=x", "/object?" + query, "/request?" + query,
 	} {
 		_, body, header := answer(h, loopback("GET", target, nil))
@@ -352,23 +349,16 @@ func TestFleetShowsWhoLags(t *testing.T) {
 	}
 	h := handler(w.config())
 	body := get(t, h, "/")
-	wants(t, body, "1 rejected", "296 of 300 clients current", "the guard holds it", "3 tables, for 1\u00a0min", "10.0.0.7:9911: connection refused", `href="fleet?zone=b"`)
+	wants(t, body, "1 rejected", "296 of 300 clients current", "the guard holds it", "3 tables, for 1\u00a0min", "10.0.0.7:9911: connection refused", `href="fleet?zone=b"`, `href="clients?id=ingress%2fproxy-7"`)
 	body = get(t, h, "/fleet?zone=b")
 	wants(t, body, "proxy-8", "10.2.0.9 skipper", "inferred")
 	lacks(t, body, "proxy-7")
 	lacks(t, get(t, h, "/fleet?state=rejected"), "proxy-8")
 	body = get(t, h, "/fleet?zone=")
 	wants(t, body, "In zone <strong>(none)</strong>", "No client matches the filter", `name="zone" value=""`)
-	wants(t, get(t, h, "/client?id=ingress/proxy-8"), "3 tables, for 1\u00a0min", "behind")
-	if status, _, _ := answer(h, loopback("GET", "/client?id=nobody", nil)); status != http.StatusNotFound {
-		t.Errorf("an unknown client gets %d", status)
-	}
 	w.viewErr = fmt.Errorf("no answer of anybody")
 	h = handler(w.config())
 	wants(t, get(t, h, "/"), "The fleet could not be asked: no answer of anybody", "12\u202f408 routes")
-	if status, body, _ := answer(h, loopback("GET", "/client?id=x", nil)); status != http.StatusBadGateway || !strings.Contains(body, "no answer of anybody") {
-		t.Errorf("a client of a fleet that does not answer: %d\n%s", status, body)
-	}
 }
 
 // TestOverviewShowsHistoryAndSteering: with the words of operators and teams as text, whatever they are.
