@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/trial"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -40,14 +39,6 @@ func (r *reviews) review(before, after *table.Table) publish.Objections {
 		}
 	}
 	return objections
-}
-
-// failures returns the failed trials of this server, for webhooks.
-func (r *reviews) failures() []api.TrialFailure {
-	if r.trial == nil {
-		return []api.TrialFailure{}
-	}
-	return r.trial.Status().Failed
 }
 
 // run tries new routes and looks for takeovers in published tables until the context ends.
