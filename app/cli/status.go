@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -104,38 +103,28 @@ func digests(r query.Reply[*serverStatus]) map[string]string {
 	return all
 }
 
-// stuck returns a sentence for each replica that serves an older table than another one, by its revision, and still the same as in the
-// first answer. Where no revision tells which table is the newest, all replicas count.
+// stuck returns a sentence for each replica that serves another table than the newest, by its revision, and still the same as in the first
+// answer.
 func stuck(first map[string]string, r query.Reply[*serverStatus]) map[string]string {
-	now := digests(r)
-	newest := make(map[string]bool) // digests of the highest revision
-	var highest uint64
-	known := true
+	var newest *api.Table
 	for _, a := range r.Answered() {
-		t := a.Value.Table
-		if t == nil {
-			continue
-		}
-		if known = known && t.Revision > 0; t.Revision > highest {
-			highest, newest = t.Revision, make(map[string]bool)
-		}
-		if t.Revision == highest {
-			newest[t.Digest.String()] = true
+		if t := a.Value.Table; t != nil && (newest == nil || t.Revision > newest.Revision) {
+			newest = t
 		}
 	}
 	others := make(map[string]string)
-	if len(slices.Compact(slices.Sorted(maps.Values(now)))) < 2 {
-		return others
-	}
 	for _, a := range r.Answered() {
 		t := a.Value.Table
-		switch changed := first[a.Replica] != "" && first[a.Replica] != now[a.Replica]; {
-		case t == nil || changed:
-		case !known || len(newest) > 1:
-			others[a.Replica] = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest.String()))
-		case t.Revision < highest:
-			others[a.Replica] = fmt.Sprintf("serves table %s of revision %d, older than %d; the replicas differ", shortDigest(t.Digest.String()), t.Revision, highest)
+		if t == nil || t.Digest == newest.Digest || first[a.Replica] != "" && first[a.Replica] != t.Digest.String() {
+			continue
 		}
+		text := "serves table " + shortDigest(t.Digest.String())
+		if t.Revision == newest.Revision {
+			text += "; the replicas differ, and no revision says which is newer"
+		} else {
+			text += fmt.Sprintf(" of revision %d, older than %d; the replicas differ", t.Revision, newest.Revision)
+		}
+		others[a.Replica] = text
 	}
 	return others
 }
