@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,13 +10,11 @@ import (
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/query"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // serverStatus is an answer to GET /status.
-type serverStatus struct {
-	api.Status
-	raw json.RawMessage
-}
+type serverStatus = answer[api.Status]
 
 // How often to ask replicas with different tables again, and how long to wait in between: that covers two polls of the default
 // interval.
@@ -39,15 +36,13 @@ func (j *statusJob) define(flags *options.Flags) {
 		"Oldest last read of a healthy replica.")
 }
 
-func (s *serverStatus) json() json.RawMessage { return s.raw }
-
 func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
 	st := &serverStatus{}
-	p, err := query.Get(ctx, r.Support, api.PathStatus, nil, &st.Status)
+	p, err := query.Get(ctx, r.Support, api.PathStatus, nil, &st.said)
 	if err != nil {
 		return nil, err
 	}
-	if st.Started.IsZero() {
+	if st.said.Started.IsZero() {
 		return nil, fmt.Errorf("/status: the answer is not that of a route server")
 	}
 	st.raw = p.Body
@@ -96,8 +91,8 @@ func (j *statusJob) settle(ctx context.Context, s *session, replies []query.Repl
 func digests(r query.Reply[*serverStatus]) map[string]string {
 	all := make(map[string]string)
 	for _, a := range r.Answered() {
-		if a.Value.Table != nil {
-			all[a.Replica] = a.Value.Table.Digest.String()
+		if a.Value.said.Table != nil {
+			all[a.Replica] = a.Value.said.Table.Digest.String()
 		}
 	}
 	return all
@@ -108,13 +103,13 @@ func digests(r query.Reply[*serverStatus]) map[string]string {
 func stuck(first map[string]string, r query.Reply[*serverStatus]) map[string]string {
 	var newest *api.Table
 	for _, a := range r.Answered() {
-		if t := a.Value.Table; t != nil && (newest == nil || t.Revision > newest.Revision) {
+		if t := a.Value.said.Table; t != nil && (newest == nil || t.Revision > newest.Revision) {
 			newest = t
 		}
 	}
 	others := make(map[string]string)
 	for _, a := range r.Answered() {
-		t := a.Value.Table
+		t := a.Value.said.Table
 		if t == nil || t.Digest == newest.Digest || first[a.Replica] != "" && first[a.Replica] != t.Digest.String() {
 			continue
 		}
@@ -130,7 +125,7 @@ func stuck(first map[string]string, r query.Reply[*serverStatus]) map[string]str
 }
 
 // wrong returns the problems of one replica, the worst first.
-func (j *statusJob) wrong(s *session, cluster string, st *serverStatus) []string {
+func (j *statusJob) wrong(s *session, cluster string, st *api.Status) []string {
 	var all []string
 	if st.Table == nil {
 		all = append(all, "has no table yet")
@@ -138,7 +133,7 @@ func (j *statusJob) wrong(s *session, cluster string, st *serverStatus) []string
 	if g := st.Guard; g.Held {
 		what := "holds a table back: "
 		if g.KeptCount > 0 {
-			what = "keeps " + number(g.KeptCount, "object") + ": "
+			what = "keeps " + shadowdiff.Plural(g.KeptCount, "object") + ": "
 		}
 		all = append(all, what+strings.Trim(string(g.Reason)+", "+g.Detail, ", "))
 	}
@@ -180,16 +175,16 @@ func (j *statusJob) report(s *session, r query.Reply[*serverStatus], differ map[
 		case a.Err != nil:
 			status = Trouble
 		default:
-			doc.Wrong = j.wrong(s, r.Cluster, a.Value)
+			doc.Wrong = j.wrong(s, r.Cluster, &a.Value.said)
 			if text := differ[a.Replica]; text != "" {
 				doc.Wrong, doc.differs = append(doc.Wrong, text), strings.Contains(text, "replicas differ")
 			}
 			status = max(status, verdict(len(doc.Wrong) == 0))
-			cells = []string{a.Replica, state(a.Value, *doc), "", "", "", fmt.Sprint(a.Value.Problems["error"]), fmt.Sprint(a.Value.Problems["warning"])}
-			if t := a.Value.Table; t != nil {
+			cells = []string{a.Replica, state(&a.Value.said, *doc), "", "", "", fmt.Sprint(a.Value.said.Problems["error"]), fmt.Sprint(a.Value.said.Problems["warning"])}
+			if t := a.Value.said.Table; t != nil {
 				cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
 			}
-			about = slices.Concat(doc.Wrong, told(a.Value))
+			about = slices.Concat(doc.Wrong, told(&a.Value.said))
 		}
 		one.rows = append(one.rows, cells)
 		for _, text := range about {
@@ -211,13 +206,13 @@ const maxToldOrders = 10
 
 // told returns what an operator should know of a healthy replica: the state of its trial proxy, and requests that changes took
 // from others.
-func told(st *serverStatus) (all []string) {
+func told(st *api.Status) (all []string) {
 	if t := st.Trial; t != nil {
 		state := "answers"
 		if t.Silent != "" {
 			state = "does not answer: " + t.Silent
 		}
-		all = append(all, fmt.Sprintf("trial proxy %s; %s accepted, %d failed, %d waiting", state, number(t.Accepted, "text"), len(t.Failed), t.Waiting))
+		all = append(all, fmt.Sprintf("trial proxy %s; %s accepted, %d failed, %d waiting", state, shadowdiff.Plural(t.Accepted, "text"), len(t.Failed), t.Waiting))
 	}
 	if o := st.Steering; o != nil {
 		for _, one := range o.Orders[:min(len(o.Orders), maxToldOrders)] {
@@ -228,17 +223,17 @@ func told(st *serverStatus) (all []string) {
 			all = append(all, fmt.Sprintf("%s of %s by %s %s: %s", one.What, one.Scope, one.By, until, one.Detail))
 		}
 		if more := len(o.Orders) - maxToldOrders; more > 0 {
-			all = append(all, number(more, "more freeze or pin"))
+			all = append(all, shadowdiff.Plural(more, "more freeze or pin"))
 		}
 	}
 	if n := len(st.Takeovers); n > 0 {
-		all = append(all, fmt.Sprintf("%s in the last hour, such as %s", number(n, "takeover"), st.Takeovers[0].Example))
+		all = append(all, fmt.Sprintf("%s in the last hour, such as %s", shadowdiff.Plural(n, "takeover"), st.Takeovers[0].Example))
 	}
 	return all
 }
 
 // state returns one word for a replica.
-func state(st *serverStatus, doc documentReplica) string {
+func state(st *api.Status, doc documentReplica) string {
 	switch {
 	case st.Table == nil:
 		return "no table"
