@@ -252,9 +252,8 @@ type FetchServer struct {
 
 // Paths of the trial proxy, on the support listener.
 const (
-	PathTrialRoutes   = "/trial/routes"
-	PathTrialAlive    = "/trial/alive"
-	PathTrialFailures = "/trial/failures" // on the main listener
+	PathTrialRoutes = "/trial/routes"
+	PathTrialAlive  = "/trial/alive"
 )
 
 // Trial describes the trial proxy of a route server, and what it tried.

@@ -157,7 +157,7 @@ type Release struct {
 	Why      string     `json:"why,omitempty"` // the reason, according to the operator
 }
 
-// Decision is a step concerning a suspicious table, or kept objects: in the status, and a line of decisions.jsonl.
+// Decision is a step concerning a suspicious table, or kept objects: in the status, and in the history.
 type Decision struct {
 	Time    time.Time    `json:"time"`
 	What    string       `json:"what"`              // one of the constants below

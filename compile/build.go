@@ -29,7 +29,11 @@ func (c *Compiler) build(s *kube.Snapshot, recent []*Result) *Result {
 		return c.build(s, nil)
 	}
 	result := &Result{Snapshot: s, state: next.state}
-	result.Routes = changed(base.Routes, next)
+	lists := []table.List{base.Routes}
+	for _, r := range recent {
+		lists = append(lists, r.Routes)
+	}
+	result.Routes = changed(base.Routes, next).Sharing(lists...)
 	return result
 }
 

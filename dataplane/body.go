@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -66,11 +65,6 @@ func readDeltaFrom(r io.Reader, limit int64) (*table.Delta, *Error) {
 // the size.
 func (b *body) read(consume func(io.Reader) *Error) (f *Error) {
 	var decoded int64
-	defer func() {
-		if f != nil {
-			f.dropped = decoded
-		}
-	}()
 	length := b.resp.ContentLength
 	if length > b.limit {
 		return failf(ReasonTooLarge, "%d bytes announced, limit %d", length, b.limit)
@@ -199,15 +193,4 @@ func (c *Client) complete(s *server, f *Error) *Error {
 			"the memory limit)", f.Err, c.limit())
 	}
 	return f
-}
-
-// largeDrop is how many dropped bytes justify a garbage collection.
-const largeDrop = 8 << 20
-
-// collect frees the memory of a rejected body before the next attempt, which may take as much again. There is at most one
-// attempt per interval.
-func collect(dropped int64) {
-	if dropped > largeDrop {
-		runtime.GC()
-	}
 }

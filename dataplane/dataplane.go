@@ -106,7 +106,6 @@ const (
 	DefaultInterval   = api.DefaultInterval
 	DefaultTimeout    = 10 * time.Second
 	defaultMaxBackoff = 30 * time.Second
-	DefaultFullEvery  = time.Hour
 	// defaultMaxBytes is the limit of the first table, unless the available memory requires less.
 	defaultMaxBytes = 512 << 20
 )
@@ -122,10 +121,6 @@ type Config struct {
 
 	// UpdateMode says how to get new tables: over a stream, by polling, or whichever works. Default Auto.
 	UpdateMode UpdateMode
-	// FullEvery is how often to fetch a full table even without a failure; jitter shortens it by up to half. Default
-	// DefaultFullEvery.
-	FullEvery time.Duration
-
 	// Interval is the time between two polls, with jitter of a tenth. Default DefaultInterval, at least 1 ms.
 	Interval time.Duration
 	// Timeout is the deadline of one exchange, from dialling to the last byte, independent of Interval. A round takes at most
@@ -189,9 +184,8 @@ type Client struct {
 	// polling is held during a round, which owns the fields below.
 	polling    sync.Mutex
 	zoneSource zoneSource
-	current    int       // index of the server in use
-	failing    bool      // no server answered in the last round
-	fullDue    time.Time // when to fetch a full table; zero before the first table
+	current    int  // index of the server in use
+	failing    bool // no server answered in the last round
 
 	transport transport // owned by Run
 
@@ -229,7 +223,7 @@ func New(cfg Config) (*Client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
-	c.dedup = newDedupLogger(c.log)
+	c.dedup = &dedupLogger{log: c.log, last: make(map[message]time.Time)}
 	c.transport.pollFirst = true
 	c.zoneSource = zoneSource{zone: Zone{cfg.Zone, cfg.ZoneFile}, log: c.log} // already checked
 	return c, nil
@@ -245,8 +239,8 @@ func (cfg *Config) check() error {
 	switch {
 	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
 		return fmt.Errorf("interval %v: must be at least 1ms", cfg.Interval)
-	case cfg.Timeout < 0 || cfg.MaxBackoff < 0 || cfg.FullEvery < 0:
-		return errors.New("durations Timeout, MaxBackoff and FullEvery must not be negative")
+	case cfg.Timeout < 0 || cfg.MaxBackoff < 0:
+		return errors.New("timeout and backoff must not be negative")
 	case !slices.Contains([]UpdateMode{"", Auto, Stream, Poll}, cfg.UpdateMode):
 		return fmt.Errorf("update mode %.50q: must be auto, stream or poll", cfg.UpdateMode)
 	case cfg.MaxBytes < 0 || cfg.Memory < 0:
@@ -259,7 +253,6 @@ func (cfg *Config) fill() {
 	cfg.UpdateMode = cmp.Or(cfg.UpdateMode, Auto)
 	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
-	cfg.FullEvery = cmp.Or(cfg.FullEvery, DefaultFullEvery)
 	cfg.MaxBackoff = max(cmp.Or(cfg.MaxBackoff, defaultMaxBackoff), cfg.Interval)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Transport == nil {

@@ -30,7 +30,6 @@ type fullReason string
 
 const (
 	fullFirst  fullReason = "first"  // there was no table that a delta could apply to
-	fullDue    fullReason = "due"    // Config.FullEvery has passed
 	fullDelta  fullReason = "delta"  // a delta did not verify
 	fullStream fullReason = "stream" // data from a stream did not verify
 	fullFetch  fullReason = "fetch"  // a stream asked the client to fetch the table
@@ -39,7 +38,7 @@ const (
 )
 
 var fullReasons = []fullReason{
-	fullFirst, fullDue, fullDelta, fullStream, fullFetch, fullPlain, fullAnswer,
+	fullFirst, fullDelta, fullStream, fullFetch, fullPlain, fullAnswer,
 }
 
 // want is what a request asks for.
@@ -49,20 +48,14 @@ type want struct {
 	reason fullReason // if a full table comes
 }
 
-// want decides what to ask a server for. reason is why it must be a full table; empty if it need not be.
-func (c *Client) want(s *server, seen tables, reason fullReason) want {
-	now := time.Now()
+// want decides what to ask the server for. reason is why it must be a full table; empty if it need not be.
+func (s *server) want(seen tables, reason fullReason) want {
 	switch {
 	case len(seen.all()) == 0:
 		return want{reason: fullFirst}
-	case reason == "" && c.isFullDue(seen, now):
-		// Name no table, so that the full one is sent. If this fails, do not retry at once: the table may be too large for the
-		// deadline, while deltas are not.
-		c.fullDue = now.Add(c.fullAfter())
-		return want{reason: fullDue}
 	case reason != "":
 		return want{named: !s.unnamed, reason: reason}
-	case s.unnamed || s.otherKind || now.Before(s.noDeltas) || !seen.canonical():
+	case s.unnamed || s.otherKind || time.Now().Before(s.noDeltas) || !seen.canonical():
 		return want{named: !s.unnamed, reason: fullPlain}
 	default:
 		return want{delta: true, named: true, reason: fullAnswer}
@@ -74,33 +67,14 @@ func (t tables) canonical() bool {
 	return !slices.ContainsFunc(t.all(), func(c *publish.Candidate) bool { return c.Sent != c.Table.Digest() })
 }
 
-// isFullDue reports whether a full table is due. The caller holds polling.
-func (c *Client) isFullDue(seen tables, now time.Time) bool {
-	if seen.Served == nil {
-		return false
-	}
-	if c.fullDue.IsZero() {
-		c.fullDue = now.Add(c.fullAfter()) // for the table of the last-known-good file
-	}
-	return !now.Before(c.fullDue)
-}
-
-// fullAfter returns the time to the next full table, with jitter, because the whole fleet may have fetched the last one at the
-// same time.
-func (c *Client) fullAfter() time.Duration {
-	return time.Duration(float64(c.cfg.FullEvery) * (1 - c.cfg.Random()/2))
-}
-
-// countVerified counts the verified content of an answer. The caller holds polling.
-func (c *Client) countVerified(a *answer, w want) {
-	m := c.cfg.Metrics
+// countVerified counts the verified content of an answer.
+func (m *Metrics) countVerified(a *answer, w want) {
 	switch {
 	case a.notModified:
 	case a.ofDelta:
 		m.deltas.WithLabelValues(deltaApplied).Inc()
 	default:
 		m.fullTables.WithLabelValues(string(w.reason)).Inc()
-		c.fullDue = time.Now().Add(c.fullAfter())
 	}
 }
 

@@ -308,68 +308,6 @@ func TestDeltasAreNotAskedOfStrangers(t *testing.T) {
 	}
 }
 
-// TestFullTableNowAndThen: the request names no table, so that the full table comes.
-func TestFullTableNowAndThen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 1)
-		s.cfg.UpdateMode, s.cfg.FullEvery = dataplane.Poll, time.Hour
-		c, o := s.client(), s.origins[0]
-		tab := newTable(t, 1, "a", "b")
-		o.set(tab)
-		start := time.Now()
-		stop := s.run(c)
-		defer stop()
-		time.Sleep(4 * time.Hour)
-		synctest.Wait()
-		if got := s.metric("dataplane_full_tables_total", "reason", "due"); got != 5 { // every 45 minutes: without jitter it is the middle
-			t.Errorf("%v full tables were due in %v", got, time.Since(start))
-		}
-		if len(s.published) != 1 {
-			t.Errorf("%d tables published, want 1: it was the same", len(s.published))
-		}
-		holds(t, c, tab)
-
-		// A full table that cannot be fetched does not stop the rest.
-		o.change(func() {
-			o.get = func(w http.ResponseWriter, r *http.Request) {
-				if r.Header.Get("If-None-Match") == "" {
-					hang(w, r)
-					return
-				}
-				o.serveTable(w, r, o.currentLocked())
-			}
-		})
-		time.Sleep(46 * time.Minute)
-		next := newTable(t, 2, "a")
-		o.set(next)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		holds(t, c, next)
-	})
-}
-
-// TestFullTableIsDueAfterABoot: it is unknown how old the table of the last-known-good file is.
-func TestFullTableIsDueAfterABoot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 1)
-		s.cfg.UpdateMode = dataplane.Poll
-		s.origins[0].set(newTable(t, 1, "a"))
-		mustPoll(t, s.client())
-		c := s.client()
-		c.Boot()
-		stop := s.run(c)
-		defer stop()
-		time.Sleep(44 * time.Minute)
-		if got := s.metric("dataplane_full_tables_total", "reason", "due"); got != 0 {
-			t.Errorf("%v full tables were due at once", got)
-		}
-		time.Sleep(2 * time.Minute)
-		if got := s.metric("dataplane_full_tables_total", "reason", "due"); got != 1 {
-			t.Errorf("%v full tables were due, want 1", got)
-		}
-	})
-}
-
 func sum(text string) string {
 	digest := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(digest[:])

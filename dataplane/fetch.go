@@ -136,23 +136,26 @@ func (c *Client) Ask(ctx context.Context, digest table.Digest, revision uint64) 
 // reportTimeout limits the time for a report.
 const reportTimeout = 3 * time.Second
 
-// Report sends a report of this client, JSON, to the server in use. Nothing depends on it: an error changes no state. A server of
-// another kind accepts no reports.
-func (c *Client) Report(ctx context.Context, body []byte) error {
+// Report sends a report of this client, JSON, to the server in use, and returns the rank in the answer, or -1 without one. An error
+// changes no state. A server of another kind accepts no reports.
+func (c *Client) Report(ctx context.Context, body []byte) (rank int, err error) {
 	s := c.inUse()
 	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, reportTimeout))
 	defer cancel()
 	header := http.Header{"Content-Type": {"application/json"}}
 	resp, f := c.request(ctx, http.MethodPost, s.url.JoinPath("..", api.ReportPath), header, nil, bytes.NewReader(body))
 	if f != nil {
-		return fmt.Errorf("report to %s: %w", s.name, f.Err)
+		return -1, fmt.Errorf("report to %s: %w", s.name, f.Err)
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection can be reused
 	if resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("report to %s: status %d", s.name, resp.StatusCode)
+		return -1, fmt.Errorf("report to %s: status %d", s.name, resp.StatusCode)
 	}
-	return nil
+	if n, err := strconv.ParseUint(resp.Header.Get(api.HeaderRank), 10, 16); err == nil {
+		return int(n), nil
+	}
+	return -1, nil
 }
 
 // request sends a request that names tables, with the client's identity. The body may be nil.
@@ -171,7 +174,9 @@ func (c *Client) request(ctx context.Context, method string, u *url.URL, header 
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		err = transportError(err)
+		if cause, ok := errors.AsType[*url.Error](err); ok {
+			err = cause.Err // without the URL, which may contain a password and which the caller adds
+		}
 		return nil, failf(transferReason(err, ReasonConnect), "%w", err)
 	}
 	return resp, nil
@@ -262,12 +267,4 @@ func (s *server) tableURL(zone string) *url.URL {
 		return s.url
 	}
 	return s.url.JoinPath(url.PathEscape(zone))
-}
-
-// transportError returns an error without the URL, which may contain a password and which the caller adds.
-func transportError(err error) error {
-	if cause := new(url.Error); errors.As(err, &cause) {
-		return cause.Err
-	}
-	return err
 }

@@ -162,7 +162,7 @@ func (c *Client) listen(ctx context.Context, st *subscription) *ending {
 	}
 }
 
-// chores does the tasks of a round. It requests the table only if that was asked for, or the full one is due.
+// chores does the tasks of a round. It requests the table only if that was asked for.
 func (c *Client) chores(ctx context.Context, st *subscription, asked bool) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -171,7 +171,7 @@ func (c *Client) chores(ctx context.Context, st *subscription, asked bool) *endi
 		return &ending{reason: endZone, wait: c.chance(250 * time.Millisecond)}
 	}
 	c.publisher.Tend()
-	if asked || c.isFullDue(c.tables(), time.Now()) {
+	if asked {
 		_ = c.poll(ctx, "") // poll records a failing server, and the stream shows its state better
 	} else {
 		c.goBack(ctx, ctx, zone)
@@ -250,7 +250,7 @@ func (c *Client) onDelta(st *subscription, e event) *ending {
 	case result == resultOlder:
 		return &ending{reason: endOlder, wait: c.interval()}
 	}
-	c.countVerified(a, want{})
+	c.cfg.Metrics.countVerified(a, want{})
 	st.at = a.digest
 	c.transport.failures, c.transport.rests = 0, 0
 	return nil
@@ -347,9 +347,6 @@ func (c *Client) rejected(st *subscription, f *Error) *ending {
 	c.cfg.Metrics.fetches.WithLabelValues(resultRejected).Inc()
 	if slices.Contains(verifyReasons, f.Reason) {
 		c.cfg.Metrics.verifyFailures.WithLabelValues(string(f.Reason)).Inc()
-	}
-	if f.Reason == ReasonTooLarge {
-		collect(c.limit())
 	}
 	c.dedup.Log(slog.LevelWarn, LogStreamRejected, string(f.Reason)+" "+st.server.name, f.attrs()...)
 	return &ending{reason: endRejected, failed: true, refetch: true, wait: c.afterBroken(st)}

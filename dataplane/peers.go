@@ -285,14 +285,15 @@ func (cfg *PeersConfig) resolve(ctx context.Context, most int) (peers []peer, fa
 	for _, text := range cfg.URLs {
 		resolving.Go(func() {
 			u, err := parse(text)
-			var found []netip.Addr
+			host, found := "", []netip.Addr(nil)
 			if err == nil {
-				found, err = cfg.addresses(ctx, u.Hostname())
+				host = u.Hostname()
+				found, err = cfg.addresses(ctx, host)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				failed[hostOf(u)] = err
+				failed[host] = err
 			}
 			for _, a := range found {
 				if !slices.ContainsFunc(peers, func(p peer) bool { return p.address == a }) {
@@ -304,13 +305,6 @@ func (cfg *PeersConfig) resolve(ctx context.Context, most int) (peers []peer, fa
 	resolving.Wait()
 	slices.SortFunc(peers, func(a, b peer) int { return a.address.Compare(b.address) })
 	return peers[:min(len(peers), most)], failed
-}
-
-func hostOf(u *url.URL) string {
-	if u == nil {
-		return ""
-	}
-	return u.Hostname()
 }
 
 // parse checks the URL.

@@ -17,7 +17,8 @@ func TestReportsAreSentToWhoTakesThem(t *testing.T) {
 		send := func(status int) error {
 			t.Helper()
 			server.status(status)
-			return c.Report(t.Context(), []byte("{}"))
+			_, err := c.Report(t.Context(), []byte("{}"))
+			return err
 		}
 		if err := send(http.StatusNoContent); err != nil {
 			t.Errorf("204: %v", err)

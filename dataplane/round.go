@@ -127,9 +127,6 @@ func (c *Client) measured(parent context.Context, s *server, zone string, reason
 	defer cancel()
 	start := time.Now()
 	result, f := c.exchange(ctx, s, zone, reason)
-	if f != nil {
-		collect(f.dropped)
-	}
 	if parent.Err() != nil && f != nil {
 		return f // the loop or the round has ended
 	}
@@ -161,12 +158,12 @@ func (c *Client) exchange(ctx context.Context, s *server, zone string, reason fu
 		}
 	}()
 	seen := c.tables()
-	w := c.want(s, seen, reason)
+	w := s.want(seen, reason)
 	if a, f = c.fetch(ctx, s, zone, seen, w); f != nil {
 		return "", f
 	}
 	if result, f = c.handle(s, seen, a); f == nil {
-		c.countVerified(a, w)
+		c.cfg.Metrics.countVerified(a, w)
 	}
 	return result, f
 }

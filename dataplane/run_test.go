@@ -36,7 +36,7 @@ func TestPollsAtOnceAndThenWithJitter(t *testing.T) {
 		w := newWorld(t, 1)
 		w.servers[0].set(newTable(t, 1, "a"))
 		at := times(w.servers[0], time.Now())
-		chance := []float64{0, 0, 0.5, 0.999} // the first value decides when a full table is due
+		chance := []float64{0, 0.5, 0.999}
 		w.cfg.Random = func() float64 { r := chance[0]; chance = append(chance[1:], r); return r }
 		stop := w.run(w.client())
 		time.Sleep(10 * time.Second)

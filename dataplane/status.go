@@ -151,11 +151,13 @@ func appliedOf(s *publish.Served) *api.Applied {
 
 // Status returns the state of the client.
 func (c *Client) Status() Status {
-	served, held, file := c.publisher.Served(), c.heldStatus(), c.publisher.File()
+	served, guard, file := c.publisher.Served(), c.publisher.State(), c.publisher.File()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.loop.Fetch
-	s.Held, s.LastKnownGood = held, file
+	if s.LastKnownGood = file; guard.Held {
+		s.Held = &guard.Guard
+	}
 	if served != nil {
 		s.Applied = appliedOf(served)
 		s.AgeSeconds = api.AgeSeconds(time.Now(), s.Applied.SourceRead)
@@ -170,15 +172,6 @@ func (c *Client) Status() Status {
 		s.Servers = append(s.Servers, server.status)
 	}
 	return s
-}
-
-func (c *Client) heldStatus() *api.Guard {
-	g := c.publisher.State()
-	if !g.Held {
-		return nil
-	}
-	r := g.Report(nil)
-	return &r
 }
 
 // Results of an exchange, as label values.
@@ -233,7 +226,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		verifyFailures: made.Counters("dataplane_verify_failures_total", "Exchanges with the result rejected.", "reason", series.Texts(verifyReasons)...),
 		deltas:         made.Counters("dataplane_deltas_total", "Deltas: applied, or failed (did not verify).", "result", deltaApplied, deltaRejected),
 		fullTables: made.Counters("dataplane_full_tables_total", "Verified full tables, by why they were no deltas: first "+
-			"(the client had no table), due (--timing=full-fetch), delta or stream (one did not verify), "+
+			"(the client had no table), delta or stream (one did not verify), "+
 			"fetch (a stream asked for it), plain (the client asked for no delta) or answer (the server preferred it).", "reason", series.Texts(fullReasons)...),
 		transport:  made.Gauges("dataplane_transport", "1 for the transport in use: stream or poll.", "transport"),
 		connected:  made.Gauge("dataplane_stream_connected", "1 while a stream is open."),

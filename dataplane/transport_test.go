@@ -387,26 +387,6 @@ func TestZoneOfAStream(t *testing.T) {
 	})
 }
 
-// TestFullTableBesideAStream: one is fetched now and then, and the stream continues.
-func TestFullTableBesideAStream(t *testing.T) {
-	play(t, 1, tablesAt1(t), func(t *testing.T, s *stage, c *dataplane.Client) {
-		o := s.origins[0]
-		start := time.Now()
-		after(2 * time.Hour)
-		if got := s.metric("dataplane_full_tables_total", "reason", "due"); got != 2 {
-			t.Errorf("%v full tables, want 2", got)
-		}
-		if got := len(o.since(start, watch)); got != 0 {
-			t.Errorf("%d other streams", got)
-		}
-		for _, r := range o.asked(routes)[1:] {
-			if got := r.Header.Get("If-None-Match"); got != "" {
-				t.Errorf("the request names %s", got)
-			}
-		}
-	})
-}
-
 // TestBadDeltasOverStreamsEndInPolling: a server whose deltas are all wrong is polled for full tables.
 func TestBadDeltasOverStreamsEndInPolling(t *testing.T) {
 	prepare := func(s *stage) {
@@ -509,11 +489,8 @@ func TestEndOfTheLoopEndsTheStream(t *testing.T) {
 }
 
 func TestUpdateModeIsChecked(t *testing.T) {
-	for _, cfg := range []dataplane.Config{
-		{URLs: []string{"http://a"}, UpdateMode: "push"}, {URLs: []string{"http://a"}, FullEvery: -1},
-	} {
-		if _, err := dataplane.New(cfg); err == nil {
-			t.Errorf("%+v is taken", cfg)
-		}
+	cfg := dataplane.Config{URLs: []string{"http://a"}, UpdateMode: "push"}
+	if _, err := dataplane.New(cfg); err == nil {
+		t.Errorf("%+v is taken", cfg)
 	}
 }

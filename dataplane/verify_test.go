@@ -333,7 +333,6 @@ func TestNewRefuses(t *testing.T) {
 		"short interval":      func(c *dataplane.Config) { c.Interval = 1 },
 		"negative timeout":    func(c *dataplane.Config) { c.Timeout = -1 },
 		"negative backoff":    func(c *dataplane.Config) { c.MaxBackoff = -1 },
-		"negative full every": func(c *dataplane.Config) { c.FullEvery = -1 },
 		"negative memory":     func(c *dataplane.Config) { c.Memory = -1 },
 		"unknown update mode": func(c *dataplane.Config) { c.UpdateMode = "push" },
 		"negative size":       func(c *dataplane.Config) { c.MaxBytes = -1 },

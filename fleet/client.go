@@ -32,7 +32,8 @@ func keyOf(id string, address netip.Addr, agent string) string {
 
 // is records the identity of a client.
 func (c *client) is(i Identity) {
-	c.Kind, c.interval = i.Kind, i.Interval
+	c.interval = i.Interval
+	set(&c.Kind, i.Kind)
 	if c.Pod = ""; i.Pod {
 		c.Pod = c.key
 	}
@@ -50,9 +51,9 @@ func (c *client) infer(s Sighting) {
 }
 
 // set copies a text, unless it has not changed: the whole header would stay in memory with a part of it.
-func set(to *string, text string) {
+func set[T ~string](to *T, text T) {
 	if *to != text {
-		*to = strings.Clone(text)
+		*to = T(strings.Clone(string(text)))
 	}
 }
 

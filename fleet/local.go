@@ -65,7 +65,8 @@ func (r *Registry) tables() []Table {
 // show returns the public form of a client.
 func (r *Registry) show(c *client, now time.Time) Client {
 	one := c.Client
-	one.Replica, one.Stream, one.IntervalSeconds, one.Suspects = r.cfg.Name, c.streams > 0, c.pace().Seconds(), c.showSuspects(now)
+	one.Address, one.Replica, one.Stream = c.address.String(), r.cfg.Name, c.streams > 0
+	one.IntervalSeconds, one.Suspects = c.pace().Seconds(), c.showSuspects(now)
 	var behind time.Duration
 	one.State, one.BehindVersions, behind = r.judge(c, now)
 	one.BehindSeconds = behind.Seconds()

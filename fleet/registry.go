@@ -14,8 +14,8 @@
 // # Trust
 //
 // All data here comes from clients. An id is a claim: every client that may fetch tables may claim any id.
-// Therefore no decision about tables depends on this package, no request goes to an address that a client names, and texts are
-// checked and truncated before they are stored. Shares are shares of the addresses that clients connect from, not of ids, and an
+// Therefore no table that a server serves depends on this package; a data plane whose mode is a number of nodes learns its rank. No
+// request goes to an address that a client names, and texts are checked and truncated before they are stored. Shares are shares of the addresses that clients connect from, not of ids, and an
 // address counts with its worst client: invented ids hide nothing. Nor does a forged report under a real id: reported crashes of
 // a proxy are shown for [SuspectFor].
 //
@@ -241,7 +241,7 @@ func (r *Registry) add(k string, named bool, address netip.Addr, now time.Time) 
 	}
 	k = strings.Clone(k) // does not pin the whole header
 	c := &client{
-		Client: Client{ID: strings.TrimSpace(k), Inferred: !named, FirstHeard: now, LastHeard: now, Address: address.String()},
+		Client: Client{ID: strings.TrimSpace(k), Inferred: !named, FirstHeard: now, LastHeard: now},
 		key:    k, address: address, interval: defaultInterval,
 	}
 	r.count(c, 1)
@@ -284,7 +284,7 @@ func (r *Registry) move(c *client, address netip.Addr) {
 		return
 	}
 	r.count(c, -1)
-	c.address, c.Address = address, address.String()
+	c.address = address
 	r.count(c, 1)
 }
 

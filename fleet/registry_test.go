@@ -242,11 +242,11 @@ func TestReportOfAProxy(t *testing.T) {
 	at := w.now
 	w.report("p", fleet.Report{
 		Holds: name(1), Fetched: name(1), FetchedAgo: 2, Applied: fleet.AppliedDone, FiguresAgo: 1,
-		Figures: &fleet.Figures{Requests: &n, Refused: map[string]uint64{"unknown_filter": 1}},
+		Figures: &fleet.Figures{Updates: &n, Refused: map[string]uint64{"unknown_filter": 1}},
 		Pre:     &fleet.Pre{Seconds: 60, CleanSeconds: 50, Ready: true},
 	})
 	c := w.wantState(t, "ingress/p", fleet.Current, 0)
-	if c.Fetched.Digest != name(1).Digest || !c.Fetched.Since.Equal(at.Add(-2*time.Second)) || c.Applied != fleet.AppliedDone || *c.Figures.Requests != 7 ||
+	if c.Fetched.Digest != name(1).Digest || !c.Fetched.Since.Equal(at.Add(-2*time.Second)) || c.Applied != fleet.AppliedDone || *c.Figures.Updates != 7 ||
 		!c.Figures.Time.Equal(at.Add(-time.Second)) || !c.Reported.Equal(at) {
 		t.Errorf("%+v", c)
 	}
@@ -415,7 +415,7 @@ func TestReports(t *testing.T) {
 	for _, bad := range []string{
 		``, `[]`, `{"holds":{"digest":"x"}}`, `{"applied":"maybe"}`, `{"fetched_ago_seconds":-1}`, `{"fetched_ago_seconds":1e300}`,
 		`{"pre":{"clean_seconds":-1}}`, `{"pre":{"seconds":1e300}}`, `{"pre":{"differences":-1}}`,
-		`{"clients":{"current":-1}}`, `{"clients":{"silent":100000000}}`, `{"figures":{"refused":{"a b":1}}}`, `{"figures":{"requests":-1}}`,
+		`{"clients":{"current":-1}}`, `{"clients":{"silent":100000000}}`, `{"figures":{"refused":{"a b":1}}}`, `{"figures":{"updates":-1}}`,
 		`{"rejected":"` + strings.Repeat("x", fleet.MaxReport) + `"}`,
 		`{"figures":{"refused":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1,"k":1,"l":1,"m":1}}}`,
 	} {
@@ -431,7 +431,7 @@ func TestReports(t *testing.T) {
 
 // TestSize: 20,000 clients with ids, nodes and reports, as sidecars have them, use at most an eighth of the server's memory.
 func TestSize(t *testing.T) {
-	const most = 32 << 20
+	const most = 26 << 20
 	w := newWorld(fleet.Config{})
 	w.publish(1)
 	w.publish(2)
@@ -459,10 +459,10 @@ func fill(w *world, n int) {
 			Zone: fmt.Sprint("zone-", i%3), Version: "v1.2.3", Mode: "Exec", Interval: 3 * time.Second,
 		}.String()
 		w.Saw(fleet.Sighting{Identity: id, Address: address(i), Holds: name(1 + i%2)})
-		var f [6]uint64
+		var f [2]uint64
 		w.Reported(id, address(i), &fleet.Report{
 			Holds: name(1 + i%2), Fetched: name(1 + i%2), Applied: fleet.AppliedDone,
-			Figures: &fleet.Figures{Requests: &f[0], Errors: &f[1], NoRoute: &f[2], Routes: &f[3], Updates: &f[4], Refused: map[string]uint64{"unknown_filter": 1}},
+			Figures: &fleet.Figures{Routes: &f[0], Updates: &f[1], Refused: map[string]uint64{"unknown_filter": 1}},
 		})
 	}
 }

@@ -44,6 +44,8 @@ type Report struct {
 	Suspects []Suspect `json:"suspects,omitempty"`
 	// Pre is how the two tables of a client in mode Pre compare; nil in other modes, and before the first comparison.
 	Pre *Pre `json:"pre,omitempty"`
+	// WantsRank asks for the rank of the client, in the header of the answer: its mode is a number of nodes.
+	WantsRank bool `json:"wants_rank,omitempty"`
 	// Clients is a relay's summary of its clients.
 	Clients *Counts `json:"clients,omitempty"`
 }

@@ -63,7 +63,7 @@ func run(t *testing.T, f func(r *reporting)) {
 				if fetched.IsZero() {
 					return nil, fleet.AppliedUnknown, nil
 				}
-				return &fleet.Figures{Requests: &one}, fleet.AppliedDone, nil
+				return &fleet.Figures{Updates: &one}, fleet.AppliedDone, nil
 			},
 		}
 		go func() { defer close(done); reporter.Run(ctx) }()

@@ -207,14 +207,11 @@ const (
 
 // Figures are taken from a proxy's metrics. Counters count since its start. A figure that its metrics do not have is nil.
 type Figures struct {
-	Time      time.Time `json:"time"`                 // when they were read
-	Started   time.Time `json:"-"`                    // when the proxy was started; zero if unknown. It is not reported
-	Requests  *uint64   `json:"requests,omitempty"`   // received by the proxy
-	Errors    *uint64   `json:"errors_5xx,omitempty"` // answered with 5xx
-	NoRoute   *uint64   `json:"no_route,omitempty"`   // answered with 404 because no route matched
-	Routes    *uint64   `json:"routes,omitempty"`     // valid ones in its table
-	Updates   *uint64   `json:"updates,omitempty"`    // tables applied
-	LastApply time.Time `json:"last_apply,omitzero"`  // when it began to process its table; whole seconds
+	Time      time.Time `json:"time"`                // when they were read
+	Started   time.Time `json:"-"`                   // when the proxy was started; zero if unknown. It is not reported
+	Routes    *uint64   `json:"routes,omitempty"`    // valid ones in its table
+	Updates   *uint64   `json:"updates,omitempty"`   // tables applied
+	LastApply time.Time `json:"last_apply,omitzero"` // when it began to process its table; whole seconds
 	// Refused is how many routes the proxy has refused by reason since its start. A proxy never decreases it, so only growth
 	// matters, not the number itself. RefusedNew is how many were added in total since the proxy fetched its table.
 	Refused    map[string]uint64 `json:"refused,omitempty"`

@@ -20,14 +20,8 @@ func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.saveKept(d.list) // an acceptance must not depend on the disk; if it fails, a restart may ask for it again
-	canary, c := d.ofCanary(), d.candidate().ofRead()
-	p.cfg.Canary.Sink.Publish(canary.candidate().ofRead().Table)
-	p.publish(c, func() { p.cfg.Sink.Publish(c.Table) })
-	p.canary.Store(d.canary)
-	p.lost = d.lost
-	p.record(&d, &a)
-	return c.Table, nil
+	p.serve(&d, nil, &a) // whether the disk works or not: a restart may ask for the acceptance again
+	return p.Table(), nil
 }
 
 // accepted returns the decision that results from an acceptance.
@@ -53,29 +47,15 @@ func (p *Publisher) accepted(was *standing, a Acceptance) (decision, error) {
 
 // withObjects returns the decision to serve the newest table with the kept objects of a list, or without them if objects are unknown or the compiler
 // panics.
-func (p *Publisher) withObjects(list keptList) (d decision) {
+func (p *Publisher) withObjects(list keptList) decision {
 	s := p.situation(p.newest)
-	defer func() {
-		if v := recover(); v != nil {
-			p.log.Error(LogKeepPanicked, "panic", fmt.Sprintf("%.200v", v))
-			d = p.policy.build(&s, p.newest, list.freezesAndPins().without(list.objects()))
-		}
-	}()
 	if p.policy.builder == nil || p.newest.Snapshot == nil {
 		list = nil
 	}
-	return p.policy.build(&s, p.newest, list)
+	d, panicked := safely(func() decision { return p.policy.build(&s, p.newest, list) })
+	if panicked != nil {
+		p.log.Error(LogKeepPanicked, "panic", panicked)
+		d = p.policy.build(&s, p.newest, list.freezesAndPins().without(list.objects()))
+	}
+	return d
 }
-
-// List returns all entries, for other replicas.
-func (p *Publisher) List() []*Kept {
-	return p.standing.Load().list.without(p.standing.Load().list.tables())
-}
-
-// Kept returns the objects that are kept or wait for their review, the newest first, except soaking ones. The caller owns the
-// slice but not the objects.
-func (p *Publisher) Kept() []*Kept { return p.standing.Load().list.objects().others().newestFirst() }
-
-// State returns what is held: a table that the guard holds back, or objects that are kept. Then Digest names their list, and the
-// other figures describe the newest table.
-func (p *Publisher) State() State { return p.standing.Load().state() }

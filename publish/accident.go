@@ -80,8 +80,11 @@ func (p *policy) lostObjects(s *situation, d *decision, loss *guard.Loss, partly
 		p.lostNow(before, d, loss, partly, func(ref kube.Ref, was kube.Object) { add(ref, was, nil) })
 	}
 	for ref, o := range s.lost {
-		like := s.peers.find(ref)
-		if o.version != nil && (loss.Reason.Loses() || like != nil) && p.isGone(o, newest[ref], loss) {
+		like, is := s.peers.find(ref), newest[ref]
+		if o.version == nil || !loss.Reason.Loses() && like == nil || is != nil && len(p.builder.RoutesOf(is)) > 0 {
+			continue
+		}
+		if slices.ContainsFunc(o.routes, loss.Unanswered) {
 			add(ref, o.version, like)
 		}
 	}
@@ -119,11 +122,6 @@ func (p *policy) lostNow(before *kube.Snapshot, d *decision, loss *guard.Loss, p
 			add(ref, old)
 		}
 	}
-}
-
-// isGone reports whether an object that was lost earlier still has no routes and leaves some of its requests unanswered.
-func (p *policy) isGone(o lostObject, is kube.Object, loss *guard.Loss) bool {
-	return (is == nil || len(p.builder.RoutesOf(is)) == 0) && slices.ContainsFunc(o.routes, loss.Unanswered)
 }
 
 // lostServices returns the services, kept ones among them, that had endpoints and have none in the newest snapshot. It is called only if that
@@ -234,7 +232,10 @@ func (p *policy) emptied(s *situation, d *decision, loss *guard.Loss, lost lostS
 	}
 	now := found.sorted()
 	for ref, o := range s.lost {
-		if o.service != nil && loss.Reason == guard.BackendsLost && !d.list.has(ref) && !now.has(ref) && p.stillEmpty(o, d.wanted.Snapshot) {
+		if o.service == nil || loss.Reason != guard.BackendsLost || d.list.has(ref) || now.has(ref) {
+			continue
+		}
+		if empty := p.builder.LostServices(&o.service.Backends, &d.wanted.Snapshot.Backends); len(empty) > 0 {
 			add(ref, o.service)
 		}
 	}
@@ -243,9 +244,4 @@ func (p *policy) emptied(s *situation, d *decision, loss *guard.Loss, lost lostS
 		k.Deleted = !exist[k.Ref]
 	}
 	return found.sorted()
-}
-
-// stillEmpty reports whether a service that was lost earlier has no endpoints in the newest snapshot.
-func (p *policy) stillEmpty(o lostObject, newest *kube.Snapshot) bool {
-	return len(p.builder.LostServices(&o.service.Backends, &newest.Backends)) > 0
 }

@@ -1,23 +1,15 @@
 package publish
 
 import (
-	"encoding/json"
-	"errors"
-	"io"
-	"io/fs"
 	"time"
 
 	"github.com/routesrv/routesrv/api"
-	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
 
 // Log messages about state taken over from an earlier process or another replica.
-const (
-	LogHoldResumed = "hold of the previous process continues"
-	LogKeptResumed = "objects that the previous process kept stay kept"
-)
+const ()
 
 // Boot serves the table of the last-known-good file, marked stale, if there is a usable one. limit is the maximum size of the
 // table in bytes. names returns the ETags that servers have for it, and may be nil. Call Boot before the first offer. It does
@@ -69,13 +61,13 @@ func (p *Publisher) takeOver(list keptList) {
 	now := time.Now()
 	list = list.where(func(k *Kept) bool { return k.Kind != kindTable || !k.over(now) })
 	if tables := list.tables(); len(tables) > 0 {
-		p.log.Warn(LogHoldResumed, "reason", string(tables[0].Reason), "since", tables[0].Since)
+		p.log.Warn("hold of the previous process continues", "reason", string(tables[0].Reason), "since", tables[0].Since)
 	}
 	if p.policy.builder == nil {
 		list = list.tables()
 	}
 	if objects := list.objects().others(); len(objects) > 0 {
-		p.log.Warn(LogKeptResumed, "count", len(objects), "objects", objects.names())
+		p.log.Warn("objects that the previous process kept stay kept", "count", len(objects), "objects", objects.names())
 	}
 	p.show(&standing{list: list, digest: list.objects().acceptable().digest()})
 }
@@ -116,10 +108,6 @@ func Accidents(list []*Kept) []*Kept {
 	})
 }
 
-// saveKept makes a list durable before a table is served. The caller holds mu. A failing disk delays the table by at most
-// keptWait.
-func (p *Publisher) saveKept(list keptList) { _ = p.keptFile.keep(list) } // it logs errors and retries with the next read
-
 // Tend retries failed writes, and writes from time to time when the served table was last known to be current. A producer calls it
 // after each attempt, whatever its result.
 func (p *Publisher) Tend() {
@@ -148,70 +136,3 @@ func (p *Publisher) Prove(c Candidate) { p.file.prove(c) }
 
 // File returns the state of the last-known-good file; nil if there is none.
 func (p *Publisher) File() *api.File { return p.file.status() }
-
-// A file beside the last-known-good file records when its table was last known to be current. A table may stay the same for days
-// while it is read every few seconds: writing all of it for each read would wear out the disk, and without the time a restart
-// would make the table look as old as its last change.
-
-const (
-	// stateSuffix is appended to the path of a last-known-good file.
-	stateSuffix = ".state"
-	// maxState limits the file, in bytes.
-	maxState = 4 << 10
-
-	// readEvery is the minimum interval between writes that only update the time of the last read. After a crash a table may look
-	// this much older.
-	readEvery = 5 * time.Second
-	// readAhead is how far in the future a recorded time may be, in case the clock was set back. Later times are ignored.
-	readAhead = time.Minute
-)
-
-// LogStateUnusable reports that the age of the last-known-good table is counted from its last change.
-const LogStateUnusable = "state beside the last-known-good file is not usable, set aside"
-
-// state is the content of the file.
-type state struct {
-	Digest table.Digest `json:"digest"` // of the table beside it
-	Read   time.Time    `json:"read"`   // when that was last known to be current
-}
-
-// writeState writes the state of the table on disk.
-func (f *file) writeState(want, disk *content) error {
-	s := state{Read: disk.read.UTC()}
-	if disk.table != nil {
-		s.Digest = disk.table.Digest()
-	}
-	if want.table == disk.table {
-		s.Read = want.read.UTC()
-	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	return f.put(f.cfg.Path+stateSuffix, func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
-}
-
-// readState reads the state beside the last-known-good file. An unusable file is logged and set aside.
-func (f *file) readState() (s state) {
-	path := f.cfg.Path + stateSuffix
-	keptAs, err := durable.Load(path, maxState, func(r io.Reader) error { return json.NewDecoder(r).Decode(&s) })
-	if err == nil {
-		return s
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		f.log.Error(LogStateUnusable, "path", path, "error", err, "kept_as", keptAs)
-	}
-	return state{}
-}
-
-// readOf returns when the table of a file was last known to be current: the time in the file itself, or the later one that was
-// recorded for the same table.
-func (s *state) readOf(meta table.FileMeta, now time.Time) time.Time {
-	if s.Digest != meta.Digest || s.Read.Before(meta.Saved) || s.Read.After(now.Add(readAhead)) {
-		return meta.Saved
-	}
-	return s.Read
-}

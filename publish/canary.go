@@ -3,8 +3,6 @@ package publish
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -39,18 +37,6 @@ type CanaryConfig struct {
 	Judged bool
 	// Promoted is called with what was promoted. It must not block. It may be nil.
 	Promoted func([]*Kept)
-}
-
-// Soak is the progress of a change of an object.
-type Soak struct {
-	// Seen identifies the newest version.
-	Seen string `json:"seen"`
-	// Began is when the object began to soak, perhaps with an earlier version.
-	Began time.Time `json:"began"`
-	// Halted is the reason why the change was halted; empty if it soaks.
-	Halted string `json:"halted,omitempty"`
-	// Judged means that the guard has released the change, so what it loses is not judged again.
-	Judged bool `json:"judged,omitempty"`
 }
 
 // Verdict is the answer of a canary query. The zero value means that there was none yet.
@@ -96,16 +82,6 @@ func (p *policy) seen(k *Kept, newest kube.Object, wanted Candidate) string {
 		return deleted
 	}
 	return p.builder.Signature(newest)
-}
-
-// SignatureOf tells values apart by their JSON form.
-func SignatureOf(value any) string {
-	text, err := json.Marshal(value)
-	if err != nil {
-		panic(fmt.Sprintf("publish: %v", err)) // objects have a JSON form
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:16])
 }
 
 // split removes soaking changes from the table of a decision. aside are the entries in its list that the guard need not judge,
@@ -174,7 +150,7 @@ func (p *policy) soaking(s *situation, d *decision, due keptList) (entries keptL
 		}
 	}
 	for _, k := range changed {
-		if now := newest[k.Ref]; isKnown(k) || k.Ref == filtersRef || p.changes(objectOrNil(k), now) {
+		if now := newest[k.Ref]; isKnown(k) || k.Ref == filtersRef || p.changes(k.Object(), now) {
 			add(k, now)
 		}
 	}
@@ -186,23 +162,6 @@ func (p *policy) soaking(s *situation, d *decision, due keptList) (entries keptL
 	return entries.sorted()
 }
 
-// otherFilters returns an entry with the default filters of the fleet, if the next ones are others; nil if not, or if they are
-// unknown.
-func (s *situation) otherFilters(next *kube.DefaultFilters) *Kept {
-	k := &Kept{Ref: filtersRef}
-	if served := s.served.Snapshot; served != nil {
-		k.DefaultFilters = served.DefaultFilters
-	} else if was := s.list.find(filtersRef); was != nil {
-		k.DefaultFilters = was.DefaultFilters
-	} else {
-		return nil
-	}
-	if k.DefaultFilters == next || SignatureOf(k.DefaultFilters) == SignatureOf(next) {
-		return nil
-	}
-	return k
-}
-
 // differing returns the objects that are not the same in the fleet's snapshot and in the newest one, nil for an object that is
 // missing in one of them. If the fleet's is unknown, it returns the objects in the list.
 func (s *situation) differing(next *kube.Snapshot) (was, newest map[kube.Ref]kube.Object) {
@@ -211,7 +170,7 @@ func (s *situation) differing(next *kube.Snapshot) (was, newest map[kube.Ref]kub
 		entries := s.list.soaking()
 		for _, k := range entries {
 			if k.Ref != filtersRef && k.replaces() {
-				was[k.Ref] = objectOrNil(k)
+				was[k.Ref] = k.Object()
 			}
 		}
 		return was, found(entries, next)
@@ -300,15 +259,10 @@ func withoutEndpoints(r *table.Route) string {
 		return r.Text
 	}
 	route := *parsed
-	hideEndpoints(&route)
-	return route.String()
-}
-
-// hideEndpoints removes the endpoints of a route, and how they are printed: a single one looks like a backend.
-func hideEndpoints(r *eskip.Route) {
-	if r.BackendType == eskip.LBBackend || r.BackendType == eskip.NetworkBackend && !r.Shunt {
-		r.BackendType, r.Backend, r.LBAlgorithm, r.LBEndpoints = eskip.LBBackend, "", "", nil
+	if route.BackendType == eskip.LBBackend || route.BackendType == eskip.NetworkBackend && !route.Shunt { // a single endpoint looks like a backend
+		route.BackendType, route.Backend, route.LBAlgorithm, route.LBEndpoints = eskip.LBBackend, "", "", nil
 	}
+	return route.String()
 }
 
 // sameUnreachable reports whether two states of a route differ only in that one has no endpoints.
@@ -372,16 +326,3 @@ func (p *policy) isDue(k *Kept, v Verdict, now time.Time) bool {
 
 // passes returns when a change that no query has judged is promoted.
 func (p *policy) passes(k *Kept) time.Time { return k.Since.Add(maxSoaks * p.canary.Soak) }
-
-// judged returns the list with all soaking entries marked as judged by the guard.
-func (l keptList) judged() keptList {
-	l = slices.Clone(l)
-	for i, k := range l {
-		if k.Soak != nil && !k.Soak.Judged {
-			next, soak := *k, *k.Soak
-			soak.Judged, next.Soak = true, &soak
-			l[i] = &next
-		}
-	}
-	return l
-}

@@ -73,22 +73,7 @@ type Outcome struct {
 
 // State is what is held: a table, or kept objects. The zero value means that nothing is or ever was held.
 type State struct {
-	Held bool
-	// Reason and Detail explain why; Detail is a sentence with the figures behind Reason. These and all fields below, except Last,
-	// are set only if Held.
-	Reason guard.Code
-	Detail string
-	// Since is when the hold started, and ReleaseAt the earliest time at which something is released. Zero if time does not release it.
-	Since, ReleaseAt time.Time
-	// Digest names what is held, for an acceptance: the newest held table, or the list of the kept objects.
-	Digest table.Digest
-	// Revision, Routes and Bytes describe the newest table, and Polls counts the judgements in this hold.
-	Revision uint64
-	Routes   int
-	Bytes    int
-	Polls    int
-
-	Last *api.Decision // the last release or acceptance; nil if there was none
+	api.Guard
 	Lost Lost
 }
 
@@ -110,29 +95,8 @@ func (l Lost) Share() float64 {
 	return float64(l.Hosts) / float64(l.Of)
 }
 
-// maxKeptShown is how many kept objects a report lists.
+// maxKeptShown is how many kept objects a state lists.
 const maxKeptShown = 1000
-
-// Report returns the state for a status, with the kept objects if these are what is held.
-func (s State) Report(kept []*Kept) api.Guard {
-	r := api.Guard{Held: s.Held}
-	if s.Held {
-		r.Reason, r.Detail = s.Reason, s.Detail
-		r.Digest, r.Revision, r.Routes = s.Digest, s.Revision, s.Routes
-		r.Since, r.ReleaseAt = s.Since, s.ReleaseAt
-		kept = keptList(kept).acceptable()
-		r.KeptCount = len(kept)
-		for _, k := range kept[:min(len(kept), maxKeptShown)] {
-			r.Kept = append(r.Kept, api.Kept{
-				Ref: k.Ref, Reason: k.Reason, Detail: k.Detail, By: k.By, Since: k.Since, Until: k.Until, Served: k.Served(), Waits: k.Waits(),
-			})
-		}
-	}
-	if l := s.Last; l != nil {
-		r.Last = &api.Release{Digest: l.Digest.String(), Reason: l.Reason, At: l.Time, Accepted: l.What == api.DecidedAccepted, By: l.By, Why: l.Why}
-	}
-	return r
-}
 
 // Errors of an acceptance. ErrNoDigest and ErrNotHeld come in a *HeldError.
 var (

@@ -23,11 +23,7 @@ const (
 	LogFileLoaded    = "last-known-good file loaded, its table is stale until a read or a route server shows it"
 	LogFileSetAside  = "last-known-good file is not usable, set aside and not loaded"
 	LogFileFailed    = "file cannot be written, the table is served from memory"
-	LogFileSlow      = "writing the file takes long, not waiting for it"
 	LogFileRecovered = "file written again"
-	// LogKillerLeftOut reports that a last-known-good file had a route that crashes proxies, and that its table is served without
-	// it.
-	LogKillerLeftOut = "route of the last-known-good file left out, no proxy would survive it"
 )
 
 const (
@@ -156,7 +152,7 @@ func (f *file) due() bool {
 // wait waits for writes for a limited time.
 func (f *file) wait() {
 	if !f.writer.Wait(time.After(fileWait)) {
-		f.log.Warn(LogFileSlow, "after", fileWait)
+		f.log.Warn("writing the file takes long, not waiting for it", "after", fileWait)
 	}
 }
 
@@ -176,31 +172,25 @@ func (f *file) update(change func(want *content)) {
 // write writes what differs from the disk.
 func (f *file) write() {
 	f.mu.Lock()
-	want, disk, table := f.want, f.disk, f.due()
+	want, table := f.want, f.due()
+	state := !f.cfg.Plain && want.stateDiffers(&f.disk)
 	f.hurry = false
 	f.mu.Unlock()
-	state := !f.cfg.Plain && want.stateDiffers(&disk)
-	if err := errors.Join(f.makeFolder(), f.claim()); err != nil {
-		f.wrote(err, table)
-		return
-	}
-	var stateErr, tableErr error
-	if state {
-		stateErr = f.writeState(&want, &disk)
-	}
-	if table {
-		tableErr = f.writeTable(&want)
+	err := errors.Join(f.makeFolder(), f.claim())
+	if err == nil && table {
+		err = f.writeTable(&want)
+	} else if err == nil && state {
+		err = f.writeState(&want)
 	}
 	f.mu.Lock()
-	if state && stateErr == nil && !table {
-		f.disk.read = want.read
-	}
-	if table && tableErr == nil {
+	if err == nil && table {
 		f.savedAt = time.Now()
 		f.disk.table, f.disk.read = want.table, want.saved
+	} else if err == nil && state {
+		f.disk.read = want.read
 	}
 	f.mu.Unlock()
-	f.wrote(errors.Join(stateErr, tableErr), table)
+	f.wrote(err, table)
 }
 
 func (f *file) writeTable(c *content) error {
@@ -351,7 +341,8 @@ func (f *file) parse(r io.Reader) (t *table.Table, meta table.FileMeta, err erro
 	}
 	safe, killers := catalogue.WithoutKillers(nil, t) // possibly written by a version that did not know them
 	for _, k := range killers {
-		f.log.Error(LogKillerLeftOut, "file", f.cfg.Name, "path", f.cfg.Path, "route", k.ID, "error", k.Err)
+		f.log.Error("route of the last-known-good file left out, no proxy would survive it",
+			"file", f.cfg.Name, "path", f.cfg.Path, "route", k.ID, "error", k.Err)
 	}
 	if safe.Len() == 0 && t.Len() > 0 {
 		return nil, table.FileMeta{}, fmt.Errorf("no proxy would survive its only routes: %w", killers[0].Err)

@@ -68,42 +68,12 @@ func (h *holder) holdTable(list keptList, loss *guard.Loss, now time.Time) (held
 	return held, fresh, nil
 }
 
-// foremost returns the entry that represents several entries for the whole table: one that does not expire, or else the newest.
-func (l keptList) foremost() *Kept {
-	return slices.MaxFunc(l, func(a, b *Kept) int {
-		rank := func(k *Kept) int {
-			if k.Reason.Endless() {
-				return 1
-			}
-			return 0
-		}
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Since.Compare(b.Since))
-	})
-}
-
-// end returns when all entries have expired; zero if one of them never expires.
-func (l keptList) end() (end time.Time) {
-	for _, k := range l {
-		if k.Until.IsZero() {
-			return time.Time{}
-		}
-		if k.Until.After(end) {
-			end = k.Until
-		}
-	}
-	return end
-}
-
-// over reports whether the entry has expired.
-func (k *Kept) over(now time.Time) bool { return !k.Until.IsZero() && !now.Before(k.Until) }
-
 // standing is the kept and held content at one moment, for readers. It is immutable.
 type standing struct {
 	list   keptList
 	digest table.Digest // names the kept objects for an acceptance, as of the last addition
 	newest *Candidate   // the newest table, if any of it is held back; nil until this process has read one
-	reads  int          // how many reads in a row kept something back
-	last   *api.Decision
+	last   *api.Release
 	lost   Lost
 }
 
@@ -132,8 +102,9 @@ func (s *standing) accepts(a Acceptance) error {
 
 // state returns what is held: the whole table, or objects.
 func (s *standing) state() State {
-	state := State{Last: s.last, Lost: s.lost}
-	list, digest := s.list.objects().acceptable().newestFirst(), s.digest
+	state := State{Guard: api.Guard{Last: s.last}, Lost: s.lost}
+	kept := s.list.objects().acceptable().newestFirst()
+	list, digest := kept, s.digest
 	if tables := s.list.tables(); len(tables) > 0 && s.newest != nil {
 		list, digest = tables, s.newest.Table.Digest() // possibly computed here for the first time
 	}
@@ -141,19 +112,26 @@ func (s *standing) state() State {
 		return state
 	}
 	first := list[0]
-	if first.Kind == kindTable {
-		first = list.foremost()
-	}
-	state.Held, state.Digest, state.Polls, state.Reason, state.Detail = true, digest, s.reads, first.Reason, first.Detail
 	state.Since, state.ReleaseAt = list.times()
 	if first.Kind == kindTable {
-		state.ReleaseAt = list.end()
+		first, state.ReleaseAt = list.foremost(), list.end()
 	}
+	state.Held, state.Digest, state.Reason, state.Detail = true, digest, first.Reason, first.Detail
 	if s.newest != nil {
-		t := s.newest.Table
-		state.Revision, state.Routes, state.Bytes = t.Revision(), t.Len(), t.Bytes()
+		state.Revision, state.Routes = s.newest.Table.Revision(), s.newest.Table.Len()
+	}
+	state.KeptCount = len(kept)
+	for _, k := range kept[:min(len(kept), maxKeptShown)] {
+		state.Kept = append(state.Kept, api.Kept{
+			Ref: k.Ref, Reason: k.Reason, Detail: k.Detail, By: k.By, Since: k.Since, Until: k.Until, Served: k.Served(), Waits: k.Waits(),
+		})
 	}
 	return state
+}
+
+// releaseOf describes the decision that ended a hold.
+func releaseOf(d api.Decision) *api.Release {
+	return &api.Release{Digest: d.Digest.String(), Reason: d.Reason, At: d.Time, Accepted: d.What == api.DecidedAccepted, By: d.By, Why: d.Why}
 }
 
 // decisionTo returns the decision that ends entries with a table: by expiry, or by an operator if a is not nil.

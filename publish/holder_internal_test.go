@@ -35,10 +35,9 @@ type verdict struct {
 
 func (h *heldTables) offer(served, candidate *table.Table, now time.Time) verdict {
 	held, _, due := h.holdTable(h.list, h.judge(served, candidate, h.list, false, now), now)
-	h.standing = standing{list: held, newest: &Candidate{Table: candidate}, reads: h.reads + 1, last: h.last}
+	h.standing = standing{list: held, newest: &Candidate{Table: candidate}, last: h.last}
 	if len(due) > 0 {
-		d := decisionTo(due, candidate, nil)
-		h.last = &d
+		h.last = releaseOf(decisionTo(due, candidate, nil))
 		h.guard.Forgive(candidate)
 		k := due.foremost()
 		return verdict{k.Reason, k.Detail, k.Since, k.Until, true}
@@ -55,9 +54,8 @@ func (h *heldTables) accept(a Acceptance) (*table.Table, error) {
 		return nil, err
 	}
 	t := h.newest.Table
-	d := decisionTo(h.list, t, &a)
 	h.guard.Forgive(t)
-	h.standing = standing{last: &d}
+	h.standing = standing{last: releaseOf(decisionTo(h.list, t, &a))}
 	return t, nil
 }
 

@@ -2,19 +2,13 @@ package publish
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/table"
 )
 
 // Kept is an entry of the list of exceptions: an object that is served at an earlier version than the newest one, or not yet. The object is
@@ -33,8 +27,6 @@ type Kept struct {
 	Accident time.Time `json:"accident,omitzero"`
 	// Pending means that the review of the object is not done: see [Objection].
 	Pending bool `json:"pending,omitempty"`
-	// Warned means that the end of a freeze or pin was announced in the log.
-	Warned bool `json:"warned,omitempty"`
 	// Deleted means that the newest snapshot has no object with the name.
 	Deleted bool `json:"deleted,omitempty"`
 	// Soak is set for [ReasonCanary].
@@ -139,204 +131,28 @@ func (k *Kept) check() error {
 	return nil
 }
 
-// DecodeKept reads the JSON form of kept objects. The error names the first one that is not valid.
-func DecodeKept(text []byte) ([]*Kept, error) {
-	var list keptList
-	if err := json.Unmarshal(text, &list); err != nil {
-		return nil, fmt.Errorf("decode kept objects: %w", err)
-	}
-	seen := make(map[kube.Ref]bool, len(list))
-	for _, k := range list {
-		switch {
-		case k == nil:
-			return nil, errors.New("decode kept objects: null in the list")
-		case seen[k.Ref]:
-			return nil, fmt.Errorf("decode kept objects: %s is listed twice", k.Ref)
-		}
-		seen[k.Ref] = true
-		if err := k.check(); err != nil {
-			return nil, fmt.Errorf("decode kept objects: %w", err)
-		}
-	}
-	return list.sorted(), nil
+// over reports whether the entry has expired.
+func (k *Kept) over(now time.Time) bool { return !k.Until.IsZero() && !now.Before(k.Until) }
+
+// Soak is the progress of a change of an object.
+type Soak struct {
+	// Seen identifies the newest version.
+	Seen string `json:"seen"`
+	// Began is when the object began to soak, perhaps with an earlier version.
+	Began time.Time `json:"began"`
+	// Halted is the reason why the change was halted; empty if it soaks.
+	Halted string `json:"halted,omitempty"`
+	// Judged means that the guard has released the change, so what it loses is not judged again.
+	Judged bool `json:"judged,omitempty"`
 }
 
-// ReadKept reads the list that another replica answers with. It returns an error if the list is too long, or the error of
-// [DecodeKept].
-func ReadKept(r io.Reader) ([]*Kept, error) {
-	text, err := io.ReadAll(io.LimitReader(r, MaxKept+1))
-	if err != nil {
-		return nil, fmt.Errorf("read kept objects: %w", err)
-	}
-	if len(text) > MaxKept {
-		return nil, fmt.Errorf("read kept objects: more than %d bytes", MaxKept)
-	}
-	return DecodeKept(text)
+// Reasons returns all reasons for keeping objects, for metrics with one series each.
+func Reasons() []guard.Code {
+	return append(guard.Codes(), ReasonTrial, ReasonTakeover, ReasonFreeze, ReasonPin, ReasonCanary)
 }
 
-// keptList are kept objects, sorted. It is immutable.
-type keptList []*Kept
+// reviewed reports whether a reason comes from a review.
+func reviewed(r guard.Code) bool { return r == ReasonTrial || r == ReasonTakeover }
 
-func (l keptList) sorted() keptList {
-	return slices.SortedFunc(slices.Values(l), func(a, b *Kept) int { return a.Ref.Compare(b.Ref) })
-}
-
-func (l keptList) find(r kube.Ref) *Kept {
-	if len(l) < 8 { // cheaper and common: equal texts have equal lengths
-		for _, k := range l {
-			if k.Ref == r {
-				return k
-			}
-		}
-		return nil
-	}
-	i, found := slices.BinarySearchFunc(l, r, func(k *Kept, r kube.Ref) int { return k.Ref.Compare(r) })
-	if !found {
-		return nil
-	}
-	return l[i]
-}
-
-func (l keptList) has(r kube.Ref) bool { return l.find(r) != nil }
-
-// tables returns the entries that hold the whole table.
-func (l keptList) tables() keptList {
-	return l.where(func(k *Kept) bool { return k.Kind == kindTable })
-}
-
-// objects returns the entries of objects, without freezes and entries for the whole table.
-func (l keptList) objects() keptList {
-	return l.where(func(k *Kept) bool { return k.Kind != kindTable && k.Kind != kindFreeze })
-}
-
-// soaking returns the entries of the canary, and others the rest.
-func (l keptList) soaking() keptList { return l.where(func(k *Kept) bool { return k.Soak != nil }) }
-func (l keptList) others() keptList  { return l.where(func(k *Kept) bool { return k.Soak == nil }) }
-
-// guarded returns the entries of the guard: the rules of package guard apply only to these.
-func (l keptList) guarded() keptList {
-	return l.where(func(k *Kept) bool { return !reviewed(k.Reason) && !steered(k.Reason) && k.Soak == nil })
-}
-
-// acceptable returns the entries that an operator can accept by the digest of the list.
-func (l keptList) acceptable() keptList {
-	return l.where(func(k *Kept) bool { return !k.Pending && !steered(k.Reason) && k.Soak == nil })
-}
-
-// and returns the list with more entries, which replace entries of the same objects.
-func (l keptList) and(more keptList) keptList {
-	if len(more) == 0 {
-		return l
-	}
-	return slices.Concat(l.without(more), more).sorted()
-}
-
-// without returns the entries whose objects are missing in another list.
-func (l keptList) without(other keptList) keptList {
-	return l.where(func(k *Kept) bool { return !other.has(k.Ref) })
-}
-
-// settled returns the list without the entries whose review is not done.
-func (l keptList) settled() keptList { return l.where(func(k *Kept) bool { return !k.Pending }) }
-
-func (l keptList) where(wanted func(*Kept) bool) keptList {
-	return slices.DeleteFunc(slices.Clone(l), func(k *Kept) bool { return !wanted(k) })
-}
-
-// accident returns when the current accident began: the last one, if less than a window ago; otherwise zero.
-func (l keptList) accident(now time.Time, window time.Duration) (began time.Time) {
-	for _, k := range l.guarded() {
-		if k.Accident.After(began) && now.Sub(k.Accident) < window {
-			began = k.Accident
-		}
-	}
-	return began
-}
-
-// digest identifies the names in a list. Replicas that keep the same objects have the same digest.
-func (l keptList) digest() table.Digest {
-	h := sha256.New()
-	for _, k := range l {
-		fmt.Fprintf(h, "%s\x00", k.Ref)
-	}
-	return table.Digest(h.Sum(nil))
-}
-
-// names lists some of the objects, for logs.
-func (l keptList) names() string {
-	const some = 5
-	var names []string
-	for _, k := range l[:min(some, len(l))] {
-		names = append(names, k.Ref.String())
-	}
-	text := strings.Join(names, ", ")
-	if more := len(l) - some; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-// apply returns the newest snapshot with the kept objects at their versions. Kept services lose addresses that now belong to
-// others: the returned list has the services without them.
-func (l keptList) apply(newest *kube.Snapshot) (*kube.Snapshot, keptList) {
-	if len(l) == 0 {
-		return newest, nil
-	}
-	s := *newest
-	s.Ingresses = exchange(newest.Ingresses, l, func(k *Kept) *kube.Ingress { return k.Ingress })
-	s.RouteGroups = exchange(newest.RouteGroups, l, func(k *Kept) *kube.RouteGroup { return k.RouteGroup })
-	services := make(map[kube.ServiceKey]*compile.KeptService)
-	for _, k := range l {
-		if k.Ref == filtersRef {
-			s.DefaultFilters = k.DefaultFilters
-		}
-		if k.Service != nil {
-			services[kube.ServiceKey{Namespace: k.Namespace, Name: k.Name}] = k.Service
-		}
-	}
-	backends, services := compile.KeepServices(&newest.Backends, services)
-	s.Backends = *backends
-	next := make(keptList, len(l))
-	for i, k := range l {
-		if next[i] = k; k.Service != nil {
-			if now := services[kube.ServiceKey{Namespace: k.Namespace, Name: k.Name}]; now != k.Service {
-				changed := *k
-				changed.Service = now
-				next[i] = &changed
-			}
-		}
-	}
-	return &s, next
-}
-
-// exchange replaces the kept objects of a kind in a list of objects.
-func exchange[T any, P interface {
-	*T
-	kube.Object
-}](list []P, kept keptList, version func(*Kept) P) []P {
-	next := slices.DeleteFunc(slices.Clone(list), func(o P) bool { k := kept.find(o.Ref()); return k != nil && k.replaces() })
-	for _, k := range kept {
-		if o := version(k); o != nil {
-			next = append(next, o)
-		}
-	}
-	return next
-}
-
-// newestFirst returns all entries sorted by time, newest first, for display. The caller owns the slice.
-func (l keptList) newestFirst() keptList {
-	return slices.SortedFunc(slices.Values(l), func(a, b *Kept) int { return cmp.Or(b.Since.Compare(a.Since), a.Ref.Compare(b.Ref)) })
-}
-
-// times returns when the oldest entry began, and when the first one expires; zero without any.
-func (l keptList) times() (since, until time.Time) {
-	for _, k := range l {
-		if since.IsZero() || k.Since.Before(since) {
-			since = k.Since
-		}
-		if !k.Until.IsZero() && (until.IsZero() || k.Until.Before(until)) {
-			until = k.Until
-		}
-	}
-	return since, until
-}
+// steered reports whether a reason is a decision of an operator.
+func steered(r guard.Code) bool { return r == ReasonFreeze || r == ReasonPin }

@@ -4,14 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
-	"slices"
+	"reflect"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/kube"
 )
 
 const (
@@ -24,11 +26,7 @@ const (
 )
 
 // Messages of the log.
-const (
-	LogKeptUnusable = "list of kept objects is not usable, set aside: what an earlier process kept is unknown"
-	LogKeptFailed   = "list of kept objects cannot be written: a restart would not know of the newest entries"
-	LogKeptWritten  = "list of kept objects written again"
-)
+const ()
 
 // keptFile has the list of exceptions, with a checksum. It does not depend on the last-known-good file, so a damaged table does not
 // publish an accident. Without a path all methods do nothing. It is safe for concurrent use.
@@ -65,7 +63,8 @@ func (f *keptFile) load() keptList {
 	})
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
-			f.log.Error(LogKeptUnusable, "path", f.path, "error", err, "kept_as", keptAs)
+			f.log.Error("list of kept objects is not usable, set aside: what an earlier process kept is unknown",
+				"path", f.path, "error", err, "kept_as", keptAs)
 		}
 		return nil
 	}
@@ -96,7 +95,7 @@ func (f *keptFile) write(list keptList) error {
 func (f *keptFile) keep(list keptList) error {
 	f.mu.Lock()
 	f.want = list
-	pending := f.path != "" && (!f.written || !slices.Equal(f.want, f.disk))
+	pending := f.path != "" && (!f.written || !reflect.DeepEqual(f.want, f.disk))
 	f.mu.Unlock()
 	if !pending {
 		return nil
@@ -134,8 +133,44 @@ func (f *keptFile) flush() {
 	}
 	switch {
 	case err != nil && failed == nil:
-		f.log.Error(LogKeptFailed, "path", f.path, "error", err)
+		f.log.Error("list of kept objects cannot be written: a restart would not know of the newest entries",
+			"path", f.path, "error", err)
 	case err == nil && failed != nil:
-		f.log.Info(LogKeptWritten, "path", f.path)
+		f.log.Info("list of kept objects written again", "path", f.path)
 	}
+}
+
+// DecodeKept reads the JSON form of kept objects. The error names the first one that is not valid.
+func DecodeKept(text []byte) ([]*Kept, error) {
+	var list keptList
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("decode kept objects: %w", err)
+	}
+	seen := make(map[kube.Ref]bool, len(list))
+	for _, k := range list {
+		switch {
+		case k == nil:
+			return nil, errors.New("decode kept objects: null in the list")
+		case seen[k.Ref]:
+			return nil, fmt.Errorf("decode kept objects: %s is listed twice", k.Ref)
+		}
+		seen[k.Ref] = true
+		if err := k.check(); err != nil {
+			return nil, fmt.Errorf("decode kept objects: %w", err)
+		}
+	}
+	return list.sorted(), nil
+}
+
+// ReadKept reads the list that another replica answers with. It returns an error if the list is too long, or the error of
+// [DecodeKept].
+func ReadKept(r io.Reader) ([]*Kept, error) {
+	text, err := io.ReadAll(io.LimitReader(r, MaxKept+1))
+	if err != nil {
+		return nil, fmt.Errorf("read kept objects: %w", err)
+	}
+	if len(text) > MaxKept {
+		return nil, fmt.Errorf("read kept objects: more than %d bytes", MaxKept)
+	}
+	return DecodeKept(text)
 }

@@ -37,7 +37,7 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 		halted:   later.Gauge(prefix+"_canary_halted_objects", "Objects whose newest version was halted on the canary."),
 
 		steeredSince: later.Gauge(prefix+"_steering_since_timestamp_seconds", "When the oldest freeze or pin began; 0 without any."),
-		steeredUntil: later.Gauge(prefix+"_steering_until_timestamp_seconds", "When the first freeze or pin ends; 0 if none ends by itself."),
+		steeredUntil: later.Gauge(prefix+"_steering_until_timestamp_seconds", "When the first freeze or pin ends; 0 if none has an end."),
 		lost:         later.Gauge(prefix+"_lost_hosts_ratio", "Share of hosts lost within the guard window, and published."),
 		steeredHash:  later.Gauge(prefix+"_steering_hash", "A number equal on replicas with the same freezes and pins; 0 without any."),
 	}

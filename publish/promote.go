@@ -11,19 +11,6 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// halt returns the list with the soaking entries of a scope halted, and the halted entries.
-func (l keptList) halt(scope Scope, by, why string) (next, halted keptList) {
-	for _, k := range l.soaking() {
-		if k.Soak.Halted == "" && scope.Has(k.Ref) {
-			one, soak := *k, *k.Soak
-			soak.Halted = why
-			one.By, one.Until, one.Soak = by, time.Time{}, &soak
-			halted = append(halted, &one)
-		}
-	}
-	return l.and(halted), halted
-}
-
 // Soaking returns the soaking and halted entries, the newest first. The caller owns the slice, not the objects.
 func (p *Publisher) Soaking() []*Kept { return p.standing.Load().list.soaking().newestFirst() }
 
@@ -89,7 +76,8 @@ func (p *Publisher) halt(list, halted keptList, by, why string) {
 	next := *p.standing.Load()
 	next.list = list
 	p.show(&next)
-	p.log.Error(LogHalted, "count", len(halted), "objects", halted.names(), "by", by, "detail", why)
+	p.log.Error("changes halted: neither the fleet nor the canary is served them",
+		"count", len(halted), "objects", halted.names(), "by", by, "detail", why)
 	p.cfg.Metrics.holds.WithLabelValues(string(ReasonCanary)).Add(float64(len(halted)))
 	p.decided(api.DecidedHalted, halted, &Acceptance{By: by, Why: why})
 	p.again(nil, nil)
@@ -102,7 +90,7 @@ func (p *Publisher) again(released func(kube.Ref) bool, a *Acceptance) {
 		return
 	}
 	if d := p.decide(p.newest, released); len(d.list.tables()) == 0 { // otherwise the next read judges it
-		p.swap(&d, a, p.publishChanged)
+		p.serve(&d, nil, a)
 	}
 }
 
@@ -155,47 +143,15 @@ func (p *Publisher) previewCanary(o Order, s *situation) (before, after *table.T
 	return p.Table(), p.policy.build(s, p.newest, s.list.objects().without(chosen)).table, nil
 }
 
-// recordCanary logs and records which changes begin to soak with a decision, and which are promoted: a is the acceptance that
-// caused it, or nil.
-func (p *Publisher) recordCanary(was keptList, d *decision, a *Acceptance) {
-	fresh := d.list.soaking().where(func(k *Kept) bool {
-		old := was.find(k.Ref)
-		return old == nil || old.Soak == nil || old.Soak.Seen != k.Soak.Seen
-	})
-	if len(fresh) > 0 {
-		p.log.Info(LogSoaking, "count", len(fresh), "objects", fresh.names(), "until", fresh[0].Until)
+// halt returns the list with the soaking entries of a scope halted, and the halted entries.
+func (l keptList) halt(scope Scope, by, why string) (next, halted keptList) {
+	for _, k := range l.soaking() {
+		if k.Soak.Halted == "" && scope.Has(k.Ref) {
+			one, soak := *k, *k.Soak
+			soak.Halted = why
+			one.By, one.Until, one.Soak = by, time.Time{}, &soak
+			halted = append(halted, &one)
+		}
 	}
-	if len(d.promoted) == 0 {
-		return
-	}
-	if p.policy.canary.Promoted != nil {
-		p.policy.canary.Promoted(d.promoted)
-	}
-	p.log.Info(LogPromoted, "count", len(d.promoted), "objects", d.promoted.names(), "accepted", a != nil)
-	what := api.DecidedPromoted
-	if a != nil {
-		what = api.DecidedAccepted
-	} else if unjudged := d.promoted.where(func(k *Kept) bool { return !p.verdict.answers(k) }); p.policy.canary.Judged && len(unjudged) > 0 {
-		p.log.Error(LogUnjudged, "count", len(unjudged), "objects", unjudged.names(), "detail", p.verdict.Text)
-		p.cfg.Metrics.unjudged.Add(float64(len(unjudged)))
-	}
-	p.decided(what, d.promoted, a)
-}
-
-// decided records a decision about a soaking change, with its soak time and the result of the query. The caller holds mu.
-func (p *Publisher) decided(what string, list keptList, a *Acceptance) {
-	t := p.Table()
-	if t == nil || len(list) == 0 {
-		return
-	}
-	d := decisionOf(what, t, list)
-	since, _ := list.times()
-	d.Detail = "soaked " + time.Since(since).Round(time.Second).String()
-	if p.policy.canary.Judged {
-		d.Detail += "; the query returned " + cmp.Or(p.verdict.Text, "nothing yet")
-	}
-	if a != nil {
-		d.By, d.Why = a.By, a.Why
-	}
-	p.cfg.Decided(d)
+	return l.and(halted), halted
 }

@@ -1,6 +1,24 @@
 // Package publish is the only place that decides which table is served. Producers (package poller, which compiles tables, and
 // package dataplane, which fetches them) offer candidates. A [Publisher] judges each one by the rules of package guard, passes good
-// ones to a [Sink], which is a cache, and keeps the last-known-good file.
+// ones to a [Sink], which is a cache, and writes the last-known-good file.
+//
+// Calls point down the list of files:
+//
+//	offer.go  accept.go  boot.go     offers, acceptances, the state of an earlier process
+//	command.go  promote.go           commands of operators; the end of a soak
+//	switch.go                        several producers
+//	serve.go                         serves and records a decision: only here is the table swapped
+//	publish.go                       configuration, and what readers see
+//	decide.go                        the decision
+//	canary.go  accident.go           its parts: soaking changes, losses,
+//	review.go  orders.go             reviews, freezes and pins
+//	hold.go                          holds of a whole table
+//	build.go                         a snapshot with kept objects to a table
+//	file.go  readtime.go             the last-known-good file, and when its table was read
+//	keptfile.go  metrics.go          the list on disk; metrics
+//	decisions.go                     the last decisions
+//	list.go                          the list of entries
+//	kept.go  candidate.go            one entry; a table that is offered
 //
 // # An offer
 //
@@ -8,14 +26,12 @@
 // further call. The sink is therefore notified of the begin and end of each read, in this order, of commands, and of nothing
 // else.
 //
-// An offer is one decision (decide.go): a pure function of the newest read, the served table, and the list of exceptions, except
-// that the guard remembers losses within its window. The rest of the package is the shell around it: offer.go serves a decision
-// and records it, steer.go and accept.go change the list, and file.go and keptfile.go write to disk. If the sink panics, the
-// served table and its names are the same as before the offer.
+// An offer is one decision: a pure function of the newest read, the served table, and the list of entries, except that the guard
+// remembers losses within its window. If the sink panics, the served table and its names are the same as before the offer.
 //
-// # Kept objects
+// # Kept objects and holds
 //
-// Every reason to serve an object at an earlier version than the newest one is an entry of one list: see [Kept]. Everything else
+// Every reason to keep an object, at an earlier version than the newest one, is an entry of one list: see [Kept]. Everything else
 // of the newest snapshot is served with it, so one team's accident delays no other team (guarantee Live). An entry ends when the
 // object is back or its requests are answered, at its end, which is fixed when it is created, or by acceptance. The list is on
 // disk before a table with kept objects is served, and the next process resumes it.
@@ -24,9 +40,8 @@
 // the accident is going on, for one window from its beginning, every further lost object is kept as well. A failed read is no
 // evidence for either side.
 //
-// Where only tables are known, as on relays and data planes, the whole table is held by entries of the same list (hold.go). The
-// same applies to a route server whose objects are unknown: after a restart without a history, and with a loss during the
-// restart.
+// Where only tables are known, as on relays and data planes, entries of the same list hold the whole table. The same applies to a
+// route server whose objects are unknown: after a restart without a history, and with a loss during the restart.
 //
 // Before the first table the guard has nothing to compare with, so it passes any table that is not empty. [Publisher.CompareWith] sets
 // the table of another replica for the comparison. If the first table is then held, nothing is served.
@@ -60,15 +75,8 @@ const (
 	LogTableHeld     = "suspicious table held back"
 	LogKeepPanicked  = "BUG: objects cannot be kept one by one, holding the whole table"
 	LogKept          = "objects are kept at their served versions"
-	LogKeptBack      = "kept objects are back"
-	LogReviewed      = "objects are under review"
-	LogKeptReleased  = "kept objects released"
 	LogTableReleased = "held table released"
 	LogHoldEnded     = "hold ended: the source shows a table that is fine"
-	LogSoaking       = "changes soak on the canary"
-	LogPromoted      = "changes promoted from the canary to the fleet"
-	LogHalted        = "changes halted: neither the fleet nor the canary is served them"
-	LogUnjudged      = "changes promoted without a verdict: the canary query was not answered"
 )
 
 // Sink serves tables. Package etagcache implements it.
@@ -220,3 +228,23 @@ func (p *Publisher) Comparison() (beside, held *table.Table, s State) {
 	}
 	return cmp.Or(p.Table(), p.baseline), held, s
 }
+
+// show makes the kept and held content visible to readers. The caller holds mu.
+func (p *Publisher) show(s *standing) {
+	p.standing.Store(s)
+	p.cfg.Metrics.keeps(s.list)
+	p.cfg.Metrics.lost.Set(s.lost.Share())
+}
+
+// List returns all entries, for other replicas.
+func (p *Publisher) List() []*Kept {
+	return p.standing.Load().list.without(p.standing.Load().list.tables())
+}
+
+// Kept returns the objects that are kept or wait for their review, the newest first, except soaking ones. The caller owns the
+// slice but not the objects.
+func (p *Publisher) Kept() []*Kept { return p.standing.Load().list.objects().others().newestFirst() }
+
+// State returns what is held: a table that the guard holds back, or objects that are kept. Then Digest names their list, and the
+// other figures describe the newest table.
+func (p *Publisher) State() State { return p.standing.Load().state() }

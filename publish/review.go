@@ -1,11 +1,9 @@
 package publish
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
@@ -16,14 +14,6 @@ const (
 	ReasonTrial    guard.Code = "trial"    // a real proxy did not survive a filter or predicate of the object
 	ReasonTakeover guard.Code = "takeover" // the object would take requests of others
 )
-
-// Reasons returns all reasons for keeping objects, for metrics with one series each.
-func Reasons() []guard.Code {
-	return append(guard.Codes(), ReasonTrial, ReasonTakeover, ReasonFreeze, ReasonPin, ReasonCanary)
-}
-
-// reviewed reports whether a reason comes from a review.
-func reviewed(r guard.Code) bool { return r == ReasonTrial || r == ReasonTakeover }
 
 // Objection is the reason why a route may not be published.
 type Objection struct {
@@ -154,61 +144,6 @@ func (p *policy) withhold(s *situation, d *decision, base *table.Table) {
 	}
 }
 
-// ownersOf returns the owners of routes of a snapshot that was compiled.
-func (p *policy) ownersOf(s *kube.Snapshot, ids []string) map[string]kube.Ref {
-	p.builder.CompileBeside(s) // so that it is the last one
-	return p.builder.OwnersOf(ids)
-}
-
-// withRoutes returns the routes of a build, with kept routes as they are served, or removed. A route missing in the build has
-// lost its endpoints because its service was deleted, so it is not served either.
-func (s *situation) withRoutes(routes table.List, list keptList) table.List {
-	list = list.where(func(k *Kept) bool { return len(k.Routes) > 0 })
-	if len(list) == 0 {
-		return routes
-	}
-	var served table.List
-	if s.served.Table != nil {
-		served = s.served.Table.Routes()
-	}
-	was, is := served.Lookup(), routes.Lookup()
-	var upserts []*table.Route
-	var deletes []string
-	for _, k := range list {
-		for _, id := range k.Routes {
-			switch old, now := was.Get(id), is.Get(id); {
-			case now == nil:
-			case old == nil:
-				deletes = append(deletes, id)
-			default:
-				upserts = append(upserts, asServed(old, now))
-			}
-		}
-	}
-	routes, err := routes.With(upserts, deletes)
-	if err != nil {
-		panic(fmt.Sprintf("publish: a served route is refused: %v", err))
-	}
-	return routes
-}
-
-// asServed returns a route with its served predicates and filters and its current backend. If either version has no endpoints,
-// its filters produce the response, so filters and backend stay together.
-func asServed(was, is *table.Route) *table.Route {
-	old, oldErr := was.Parse()
-	now, nowErr := is.Parse()
-	if oldErr != nil || nowErr != nil || old.BackendType == eskip.ShuntBackend {
-		return was
-	}
-	next := *old
-	next.BackendType, next.Shunt, next.Backend, next.LBAlgorithm, next.LBEndpoints = now.BackendType, now.Shunt, now.Backend, now.LBAlgorithm, now.LBEndpoints
-	if now.BackendType == eskip.ShuntBackend {
-		next.Filters = now.Filters
-	}
-	route := table.NewRoute(&next)
-	return &route
-}
-
 // objectionTo removes the objections to routes of an object, and returns the most serious one.
 func (p *policy) objectionTo(o kube.Object, objections Objections) (Objection, bool) {
 	own := make(Objections)
@@ -247,25 +182,4 @@ func (s *situation) refuse(list keptList, k *Kept, o Objection) keptList {
 		k.Since = was.Since
 	}
 	return append(list, k)
-}
-
-// freshIn returns the entries of a list that are kept now and were not before, or were only pending.
-func freshIn(before, after keptList) keptList {
-	return after.objects().others().settled().where(func(k *Kept) bool {
-		was := before.find(k.Ref)
-		return was == nil || was.Pending || reviewed(was.Reason) != reviewed(k.Reason) || steered(was.Reason) != steered(k.Reason)
-	})
-}
-
-// byReason groups entries for messages that appear once for each reason, in list order.
-func byReason(list keptList) (groups []keptList) {
-	for _, k := range list {
-		i := slices.IndexFunc(groups, func(g keptList) bool { return g[0].Reason == k.Reason })
-		if i < 0 {
-			i = len(groups)
-			groups = append(groups, nil)
-		}
-		groups[i] = append(groups[i], k)
-	}
-	return groups
 }

@@ -11,9 +11,6 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// LogSwitchHeld means that the tables of another producer are not served yet, because the guard holds the first one back.
-const LogSwitchHeld = "suspicious table held back, the previous producer is still served"
-
 // Offer is the last table of a producer that its Publisher has passed, and the read that showed it.
 type Offer struct {
 	Table *table.Table // nil before the first table
@@ -155,11 +152,12 @@ func (s *Switch) holds(t *table.Table, now time.Time) bool {
 	if len(held) == 0 {
 		return false
 	}
-	s.held = standing{list: held, newest: &Candidate{Table: t}, reads: s.held.reads + 1}
+	s.held = standing{list: held, newest: &Candidate{Table: t}}
 	s.pending.Waiting = "held back by the guard: " + held.foremost().Detail
 	for _, k := range fresh {
 		s.cfg.Decided(decisionOf(api.DecidedHeld, t, keptList{k}))
-		s.log.Error(LogSwitchHeld, "reason", string(k.Reason), "detail", k.Detail, "release_at", releaseAt(k.Until), "hash", t.Digest().String())
+		s.log.Error("suspicious table held back, the previous producer is still served",
+			"reason", string(k.Reason), "detail", k.Detail, "release_at", releaseAt(k.Until), "hash", t.Digest().String())
 	}
 	return true
 }

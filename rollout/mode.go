@@ -3,8 +3,6 @@ package rollout
 import (
 	"fmt"
 	"math/bits"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -50,15 +48,15 @@ type Setting struct {
 	Mode Mode
 	// Percent is the share of the fleet, 0 to 100, that uses Exec; the rest uses Pre. It is used only with Exec.
 	Percent int
-	// Names are the data planes that use Exec instead of a share, by the names of their [Member], separated by commas. It is used
-	// only with Exec.
-	Names string
+	// Count, unless 0, is how many nodes of the fleet, or pods without node names, use Exec: those with the lowest [Rank]. It is
+	// used only with Exec, instead of Percent.
+	Count int
 	// Override switches to Exec even if the cutover check refuses. It is used only with Exec.
 	Override bool
 }
 
 // SettingForms lists the forms that [ParseSetting] accepts, for help and messages.
-const SettingForms = "False, Pre, Exec, Exec:25% (a share of the fleet), Exec:NODE,NODE (the proxies of these nodes), or Exec! and Exec:25%! (past the cutover check)"
+const SettingForms = "False, Pre, Exec, Exec:25% (a share of the fleet), Exec:3 (the proxies of three nodes), or Exec! and Exec:25%! (past the cutover check)"
 
 // ParseSetting parses a mode in one of the [SettingForms], in upper or lower case, with surrounding space.
 func ParseSetting(s string) (Setting, error) {
@@ -79,34 +77,25 @@ func ParseSetting(s string) (Setting, error) {
 	if !shared {
 		return set, nil
 	}
-	if set.Percent, set.Names, err = parseShare(share); err != nil {
+	if set.Percent, set.Count, err = parseShare(share); err != nil {
 		return Setting{}, fmt.Errorf("mode %s: %w", clip(s), err)
 	}
 	return set, nil
 }
 
-// validName matches the names of nodes and pods.
-var validName = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$`)
-
-// parseShare parses a percentage or a list of names. A bare number is an error: a data plane knows only its own name, not its
-// rank in the fleet, and route servers learn the names of a fleet only from unauthenticated clients.
-func parseShare(s string) (percent int, names string, err error) {
-	if digits, ok := strings.CutSuffix(s, "%"); ok {
-		n, err := strconv.ParseUint(digits, 10, 8)
-		if err != nil || n > 100 {
-			return 0, "", fmt.Errorf("share %s: must be a whole number from 0%% to 100%%", clip(s))
-		}
-		return int(n), "", nil
+// parseShare parses a percentage or a number of nodes.
+func parseShare(s string) (percent, count int, err error) {
+	digits, isPercent := strings.CutSuffix(s, "%")
+	n, err := strconv.ParseUint(digits, 10, 16)
+	switch {
+	case isPercent && (err != nil || n > 100):
+		return 0, 0, fmt.Errorf("share %s: must be a whole number from 0%% to 100%%", clip(s))
+	case err != nil:
+		return 0, 0, fmt.Errorf("share %s: must be a percentage, such as 25%%, or a number of nodes", clip(s))
+	case isPercent:
+		return int(n), 0, nil
 	}
-	if _, err := strconv.Atoi(s); err == nil {
-		return 0, "", fmt.Errorf("share %s: must be a percentage, or the names of that many nodes, such as Exec:node-a,node-b", clip(s))
-	}
-	for name := range strings.SplitSeq(s, ",") {
-		if !validName.MatchString(name) {
-			return 0, "", fmt.Errorf("name %s: must be a percentage or the name of a node, or of a pod without --node-name", clip(name))
-		}
-	}
-	return 0, s, nil
+	return 0, int(n), nil
 }
 
 // String returns a form that [ParseSetting] accepts.
@@ -116,8 +105,8 @@ func (s Setting) String() string {
 		return text
 	}
 	switch {
-	case s.Names != "":
-		text += ":" + s.Names
+	case s.Count > 0:
+		text += ":" + strconv.Itoa(s.Count)
 	case s.Percent != 100:
 		text += ":" + strconv.Itoa(s.Percent) + "%"
 	}
@@ -130,14 +119,14 @@ func (s Setting) String() string {
 // MarshalText returns a form that [ParseSetting] accepts.
 func (s Setting) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// For returns the mode of one data plane, by the name of its [Member]. A name that is in a share of the fleet is also in every
-// larger share.
-func (s Setting) For(name string) Mode {
+// For returns the mode of one data plane, by the name of its [Member] and its [Rank], which is negative while it is not known. A
+// name that is in a share of the fleet is also in every larger share.
+func (s Setting) For(name string, rank int) Mode {
 	if s.Mode != Exec {
 		return s.Mode
 	}
-	if s.Names != "" {
-		if slices.Contains(strings.Split(s.Names, ","), name) {
+	if s.Count > 0 {
+		if 0 <= rank && rank < s.Count {
 			return Exec
 		}
 		return Pre
@@ -150,6 +139,19 @@ func (s Setting) For(name string) Mode {
 	return Pre
 }
 
+// Rank returns how many of the other names of a fleet come before a name in the order in which a [Setting] with a count selects
+// them, which is also the order of percentages. Names that occur repeatedly count once.
+func Rank(name string, fleet []string) int {
+	before := make(map[string]bool)
+	own := place(forShare, name)
+	for _, other := range fleet {
+		if place(forShare, other) < own {
+			before[other] = true
+		}
+	}
+	return len(before)
+}
+
 // clip quotes a text and shortens it for a log line.
 func clip(s string) string {
 	const most = 40
@@ -159,7 +161,7 @@ func clip(s string) string {
 	return strconv.Quote(s)
 }
 
-// Member identifies a data plane for parts of the fleet, such as "Exec:25%" or "Exec:node-a".
+// Member identifies a data plane for parts of the fleet, such as "Exec:25%" or "Exec:3".
 //
 // A share must affect the same proxies as long as it is set. Each rollout of a Deployment renames its pods, so a share by pod
 // names would change every time. Nodes keep their names, and so do the pods of a StatefulSet.

@@ -4,7 +4,7 @@
 // It has five parts. Each only decides: no I/O, no clock, no log. Time is an argument.
 //
 //   - [Mode] is where the data plane's table comes from. A [Setting] is what an operator writes, such as "Exec:25%" or
-//     "Exec:node-a"; [Setting.For] returns its mode for one data plane. [MemberOf] selects which of its names counts.
+//     "Exec:3"; [Setting.For] returns its mode for one data plane. [MemberOf] selects which of its names counts.
 //   - [CutoverConfig] decides whether the comparisons of Pre allow a cutover.
 //   - [Decider] checks the requested mode against the cutover check and against what this data plane can do. It decides which mode is in
 //     force and, if that is not the requested one, returns the reason and what to do.
@@ -80,13 +80,14 @@ type Decider struct {
 	able  Able
 
 	setting Setting
+	rank    int  // see [Rank]; negative if unknown
 	mode    Mode // in force
 }
 
 // NewDecider returns a decider for a data plane with the name of its [Member] and a setting to start with. The error names the
 // configuration that the mode lacks.
 func NewDecider(name string, check CutoverConfig, able Able, start Setting) (*Decider, error) {
-	d := &Decider{name: name, check: check, able: able, setting: start, mode: start.For(name)}
+	d := &Decider{name: name, check: check, able: able, setting: start, rank: -1, mode: start.For(name, -1)}
 	if missing := able.Missing(d.mode); missing != "" {
 		return nil, fmt.Errorf("--mode %s: %s", start, missing)
 	}
@@ -96,12 +97,15 @@ func NewDecider(name string, check CutoverConfig, able Able, start Setting) (*De
 // Set changes the requested setting.
 func (d *Decider) Set(s Setting) { d.setting = s }
 
+// SetRank sets the [Rank] of this data plane, negative if it is not known.
+func (d *Decider) SetRank(rank int) { d.rank = rank }
+
 // Setting returns the last requested setting.
 func (d *Decider) Setting() Setting { return d.setting }
 
 // Decide determines the mode in force, given the results of the comparisons.
 func (d *Decider) Decide(e Evidence) Decision {
-	asked := d.setting.For(d.name)
+	asked := d.setting.For(d.name, d.rank)
 	refused := d.refuse(asked, e)
 	if refused == "" {
 		d.mode = asked

@@ -19,8 +19,9 @@ func TestSettingIsReadInEveryForm(t *testing.T) {
 		"False": {}, "false": {}, " FALSE\n": {}, "Pre": {Mode: rollout.Pre}, "pRE": {Mode: rollout.Pre},
 		"Exec": exec(100, false), "exec\n": exec(100, false), "Exec:25%": exec(25, false), "EXEC:0%": exec(0, false),
 		"Exec:100%": exec(100, false), "Exec!": exec(100, true), "exec:5%!": exec(5, true),
-		"Exec:node-a":           {Mode: rollout.Exec, Names: "node-a"},
-		"exec:a.example,b-1!\n": {Mode: rollout.Exec, Names: "a.example,b-1", Override: true},
+		"Exec:1":     {Mode: rollout.Exec, Count: 1},
+		"exec:25!\n": {Mode: rollout.Exec, Count: 25, Override: true},
+		"Exec:0":     exec(0, false),
 	} {
 		got, err := rollout.ParseSetting(text)
 		if err != nil || got != want {
@@ -31,8 +32,8 @@ func TestSettingIsReadInEveryForm(t *testing.T) {
 
 func TestSettingThatIsWrongSaysWhatIsRight(t *testing.T) {
 	for _, text := range []string{
-		"", "true", "Execute", "Exec:", "Exec:25", "Exec:101%", "Exec:-1%", "Exec:1.5%", "Exec:25%%", "Exec: 25%", "Exec :25%",
-		"Exec:1", "Exec:a,", "Exec:a, b", "Exec:,a", "Exec:a b", "Exec:node_a", "Exec:-a", "Pre:node-a", "Pre:25%", "False!", "Pre!", "Exec!!", "Exec!:25%", strings.Repeat("x", 1000),
+		"", "true", "Execute", "Exec:", "Exec:70000", "Exec:101%", "Exec:-1%", "Exec:1.5%", "Exec:25%%", "Exec: 25%", "Exec :25%",
+		"Exec:-1", "Exec:1.5", "Exec:a", "Exec: 1", "Exec:1,2", "Pre:1", "Pre:25%", "False!", "Pre!", "Exec!!", "Exec!:25%", strings.Repeat("x", 1000),
 	} {
 		got, err := rollout.ParseSetting(text)
 		if err == nil {
@@ -86,7 +87,7 @@ func TestShareIsThatOfTheFleet(t *testing.T) {
 	for percent := 0; percent <= 100; percent += 5 {
 		in := 0
 		for i := range pods {
-			if (rollout.Setting{Mode: rollout.Exec, Percent: percent}).For(podName(i)) == rollout.Exec {
+			if (rollout.Setting{Mode: rollout.Exec, Percent: percent}).For(podName(i), -1) == rollout.Exec {
 				in++
 			}
 		}
@@ -106,7 +107,7 @@ func TestRaisingTheShareOnlyAddsPods(t *testing.T) {
 			lower, higher = higher, lower
 		}
 		of := func(percent int) rollout.Mode {
-			return rollout.Setting{Mode: rollout.Exec, Percent: percent}.For(pod)
+			return rollout.Setting{Mode: rollout.Exec, Percent: percent}.For(pod, -1)
 		}
 		return of(0) == rollout.Pre && of(100) == rollout.Exec && (of(lower) != rollout.Exec || of(higher) == rollout.Exec)
 	}
@@ -119,7 +120,7 @@ func TestShareOfAPodNeverChanges(t *testing.T) {
 	// Fixed values: another hash would move pods of running fleets from one mode to the other with an upgrade.
 	var in []string
 	for i := range 20 {
-		if (rollout.Setting{Mode: rollout.Exec, Percent: 25}).For(podName(i)) == rollout.Exec {
+		if (rollout.Setting{Mode: rollout.Exec, Percent: 25}).For(podName(i), -1) == rollout.Exec {
 			in = append(in, fmt.Sprint(i))
 		}
 	}
@@ -147,7 +148,7 @@ func FuzzParseSetting(f *testing.F) {
 		if set.Percent < 0 || set.Percent > 100 || set.Mode != rollout.Exec && (set.Override || set.Percent != 0) {
 			t.Errorf("ParseSetting(%q) = %+v", s, set)
 		}
-		if m := set.For(pod); m != set.Mode && !(set.Mode == rollout.Exec && m == rollout.Pre) {
+		if m := set.For(pod, 0); m != set.Mode && !(set.Mode == rollout.Exec && m == rollout.Pre) {
 			t.Errorf("%v for %q is %v", set, pod, m)
 		}
 		if m, err := rollout.ParseMode(s); err == nil && m != set.Mode {

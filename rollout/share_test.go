@@ -2,7 +2,6 @@ package rollout_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +24,7 @@ func TestARolloutDrawsNoOtherShare(t *testing.T) {
 	modes := func(node func(int) string, revision string) (all []rollout.Mode) {
 		for i := range 300 {
 			m := rollout.MemberOf(node(i), fmt.Sprintf("skipper-ingress-%s-%05x", revision, 7*i))
-			all = append(all, quarter.For(m.Name))
+			all = append(all, quarter.For(m.Name, -1))
 		}
 		return all
 	}
@@ -50,7 +49,7 @@ func TestShareOfANodeNeverChanges(t *testing.T) {
 	// Fixed values: another hash would move proxies of running fleets from one mode to the other with an upgrade.
 	var in []string
 	for i := range 40 {
-		if (rollout.Setting{Mode: rollout.Exec, Percent: 25}).For(nodeName(i)) == rollout.Exec {
+		if (rollout.Setting{Mode: rollout.Exec, Percent: 25}).For(nodeName(i), -1) == rollout.Exec {
 			in = append(in, fmt.Sprint(i))
 		}
 	}
@@ -60,26 +59,33 @@ func TestShareOfANodeNeverChanges(t *testing.T) {
 }
 
 // A small fleet has no useful percentages: 34 % of three nodes can be all of them.
-func TestNamedNodesAndNoOthersMove(t *testing.T) {
-	set, err := rollout.ParseSetting("Exec:" + nodeName(2) + "," + nodeName(7))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var in []int
-	for i := range 300 {
-		if set.For(nodeName(i)) == rollout.Exec {
-			in = append(in, i)
+func TestACountMovesExactlyThatManyNodes(t *testing.T) {
+	for _, nodes := range []int{1, 3, 8, 300} {
+		fleet := []string{nodeName(0), nodeName(0)} // two pods of one node, during a rollout
+		for i := range nodes {
+			fleet = append(fleet, nodeName(i))
 		}
-	}
-	if !slices.Equal(in, []int{2, 7}) {
-		t.Errorf("nodes %d use Exec, want 2 and 7", in)
-	}
-	if again, err := rollout.ParseSetting(set.String()); err != nil || again != set {
-		t.Errorf("ParseSetting(%q) = %v, %v", set, again, err)
-	}
-	_, err = rollout.ParseSetting("Exec:2")
-	if err == nil || !strings.Contains(err.Error(), "names of that many nodes") {
-		t.Errorf("Exec:2: %v, want an error that asks for names", err)
+		for count := 1; count <= 4; count++ {
+			set, err := rollout.ParseSetting(fmt.Sprintf("Exec:%d", count))
+			if err != nil {
+				t.Fatal(err)
+			}
+			moved := 0
+			for i := range nodes {
+				if set.For(nodeName(i), rollout.Rank(nodeName(i), fleet)) == rollout.Exec {
+					moved++
+				}
+				if set.For(nodeName(i), -1) != rollout.Pre {
+					t.Error("a node of unknown rank uses Exec")
+				}
+			}
+			if want := min(count, nodes); moved != want {
+				t.Errorf("%s: %d of %d nodes, want %d", set, moved, nodes, want)
+			}
+			if again, err := rollout.ParseSetting(set.String()); err != nil || again != set {
+				t.Errorf("ParseSetting(%q) = %v, %v", set, again, err)
+			}
+		}
 	}
 }
 

@@ -32,16 +32,8 @@ type Block struct {
 
 // line is the data of a route that a block holds in addition to the text.
 type line struct {
-	end   int // in the text
-	hosts int // index in hosts
-}
-
-// Pack returns a block for routes that are kept outside of a list, in any order; nil for none.
-func Pack(routes []*Route) *Block {
-	if len(routes) == 0 {
-		return nil
-	}
-	return newBlock(routes)
+	end   uint32 // in the text
+	hosts uint32 // index in hosts
 }
 
 // newBlock returns a block of routes, which must be sorted, checked and not empty. It keeps none of them.
@@ -52,7 +44,7 @@ func newBlock(routes []*Route) *Block {
 		b.bytes += len(r.Text)
 	}
 	text := make([]byte, 0, b.bytes)
-	hosts := make(map[string]int)
+	hosts := make(map[string]uint32)
 	for i, r := range routes {
 		if i > 0 {
 			text = append(text, '\n')
@@ -60,11 +52,11 @@ func newBlock(routes []*Route) *Block {
 		text = append(text, r.Text...)
 		at, known := hosts[r.Hosts]
 		if !known {
-			at = len(b.hosts)
+			at = uint32(len(b.hosts))
 			hosts[r.Hosts] = at
 			b.hosts = append(b.hosts, strings.Clone(r.Hosts))
 		}
-		b.lines[i] = line{len(text), at}
+		b.lines[i] = line{uint32(len(text)), at}
 	}
 	packed := make([]byte, s2.MaxEncodedLen(min(len(text), pieceSize)))
 	for piece := range slices.Chunk(text, pieceSize) {
@@ -73,17 +65,23 @@ func newBlock(routes []*Route) *Block {
 	return b
 }
 
-// Routes returns new routes, sorted by id if the block is of a list. Each call unpacks them.
-func (b *Block) Routes() []*Route { return b.OfHosts(func(string) bool { return true }) }
-
-// unpacked has buffers for the texts of blocks: a change unpacks a few blocks several times.
-var unpacked = sync.Pool{New: func() any { return new([]byte) }}
+// Routes returns new routes, sorted by id. Each call unpacks them.
+func (b *Block) Routes() []*Route { return b.OfHosts(everyHost) }
 
 // Hosts returns the distinct Hosts of the routes. The slice must not be changed.
 func (b *Block) Hosts() []string { return b.hosts }
 
 // OfHosts returns new routes, those whose Hosts keep accepts. If no route is accepted, the text stays packed.
 func (b *Block) OfHosts(keep func(hosts string) bool) []*Route {
+	var text []byte
+	return b.ofHosts(keep, &text)
+}
+
+// everyHost is for [Block.OfHosts].
+func everyHost(string) bool { return true }
+
+// ofHosts is OfHosts with a buffer for the text.
+func (b *Block) ofHosts(keep func(hosts string) bool, buffer *[]byte) []*Route {
 	kept := make([]bool, len(b.hosts))
 	for i, hosts := range b.hosts {
 		kept[i] = keep(hosts)
@@ -91,12 +89,10 @@ func (b *Block) OfHosts(keep func(hosts string) bool) []*Route {
 	if !slices.Contains(kept, true) {
 		return nil
 	}
-	buffer := unpacked.Get().(*[]byte)
-	defer unpacked.Put(buffer)
 	*buffer = b.AppendText((*buffer)[:0])
 	text := *buffer
 	routes := make([]*Route, 0, len(b.lines))
-	begin := 0
+	begin := uint32(0)
 	for _, l := range b.lines {
 		if kept[l.hosts] {
 			own := string(text[begin:l.end]) // a copy, so that a route that is kept keeps no block

@@ -206,7 +206,7 @@ func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
 	}
 	list, base := d.list, d.base
 	if base != nil {
-		list.share(base.list)
+		list = list.Sharing(base.list)
 	}
 	d.fail(errors.New("the table of this document was taken already"))
 	return base.Next(list, revision, at), nil

@@ -36,14 +36,15 @@ func (l List) Len() int { return l.len }
 func (l List) Blocks() []*Block { return l.blocks }
 
 // All yields the routes in order.
-func (l List) All() iter.Seq[*Route] { return l.OfHosts(func(string) bool { return true }) }
+func (l List) All() iter.Seq[*Route] { return l.OfHosts(everyHost) }
 
 // OfHosts yields the routes whose Hosts keep accepts, in order. It calls keep at least once for each distinct Hosts of a block,
 // and unpacks only blocks with such routes.
 func (l List) OfHosts(keep func(hosts string) bool) iter.Seq[*Route] {
 	return func(yield func(*Route) bool) {
+		var text []byte
 		for _, b := range l.blocks {
-			for _, r := range b.OfHosts(keep) {
+			for _, r := range b.ofHosts(keep, &text) {
 				if !yield(r) {
 					return
 				}
@@ -72,6 +73,7 @@ type Lookup struct {
 	list   List
 	block  *Block
 	routes []*Route // of the block
+	text   []byte   // a buffer
 }
 
 // Lookup returns a lookup in the list.
@@ -84,7 +86,7 @@ func (l *Lookup) Get(id string) *Route {
 		return nil
 	}
 	if b != l.block {
-		l.block, l.routes = b, b.Routes()
+		l.block, l.routes = b, b.ofHosts(everyHost, &l.text)
 	}
 	i, found := slices.BinarySearchFunc(l.routes, id, func(r *Route, id string) int { return strings.Compare(r.ID, id) })
 	if !found {
@@ -143,14 +145,19 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	return next.list(), nil
 }
 
-// share replaces blocks of the list with the blocks of other that have the same routes, so that equal blocks are stored once. The
-// list must not be shared yet.
-func (l List) share(other List) {
-	for i, b := range l.blocks {
-		if theirs := other.blockOf(b.first); theirs != nil && theirs.equal(b) {
-			l.blocks[i] = theirs
+// Sharing returns the list with blocks of other lists that have the same routes, of the first one that has such a block: equal
+// blocks are stored, and encoded, once.
+func (l List) Sharing(others ...List) List {
+	blocks := slices.Clone(l.blocks)
+	for i, b := range blocks {
+		for _, other := range others {
+			if theirs := other.blockOf(b.first); theirs != nil && theirs.equal(b) {
+				blocks[i] = theirs
+				break
+			}
 		}
 	}
+	return List{blocks: blocks, len: l.len, bytes: l.bytes}
 }
 
 // Changes yields the differences between two lists, in the order of ids: the route before and the route after, nil if it does not

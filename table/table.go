@@ -44,6 +44,7 @@ type content struct {
 	// states are the states of the hash after each block, so that a table that begins with the same blocks continues from there.
 	// Until the digest is computed they are the states of the previous table.
 	states atomic.Pointer[[]hash.Cloner]
+	beside *content // may have hashed a longer beginning when the digest is computed, which drops it; nil for none
 }
 
 func newContent(list List) *content {
@@ -80,6 +81,14 @@ func (t *Table) Next(list List, revision uint64, at time.Time) *Table {
 	if t != nil {
 		next.adopt(t.content)
 	}
+	return next
+}
+
+// NextBeside is [Table.Next] for one of two tables that are served side by side and differ in a few routes. If the digest of the other
+// one is computed first, a common beginning is hashed only once.
+func (t *Table) NextBeside(list List, revision uint64, at time.Time, other *Table) *Table {
+	next := t.Next(list, revision, at)
+	next.beside = other.content
 	return next
 }
 
@@ -196,33 +205,37 @@ func ParseDigest(s string) (Digest, error) {
 	return d, nil
 }
 
-// adopt copies the known hash states of the common leading blocks of both tables.
-func (c *content) adopt(before *content) {
-	states := *before.states.Load()
+// adopt continues from the hash states of the common leading blocks of both tables, if they are more than the known ones.
+func (c *content) adopt(o *content) {
+	states := *o.states.Load()
 	n := 0
-	for n < min(len(c.list.blocks), len(states)) && c.list.blocks[n] == before.list.blocks[n] {
+	for n < min(len(c.list.blocks), len(states)) && c.list.blocks[n] == o.list.blocks[n] {
 		n++
 	}
-	states = states[:n:n]
-	c.states.Store(&states)
+	if n > len(*c.states.Load()) {
+		states = states[:n:n]
+		c.states.Store(&states)
+	}
 }
 
 // hash computes the digest of the text. It continues from the last state that is known.
 func (c *content) hash() (d Digest) {
+	if c.beside != nil {
+		c.adopt(c.beside)
+		c.beside = nil
+	}
 	states := *c.states.Load()
 	sum := sha256.New()
 	if n := len(states); n > 0 {
 		sum = cloned(states[n-1])
 	}
-	buffer := unpacked.Get().(*[]byte)
-	defer unpacked.Put(buffer)
+	var text []byte
 	for i := len(states); i < len(c.list.blocks); i++ {
-		text := (*buffer)[:0]
-		if i > 0 {
+		if text = text[:0]; i > 0 {
 			text = append(text, '\n')
 		}
-		*buffer = c.list.blocks[i].AppendText(text)
-		sum.Write(*buffer) // a hash does not fail
+		text = c.list.blocks[i].AppendText(text)
+		sum.Write(text) // a hash does not fail
 		states = append(states, cloned(sum))
 	}
 	c.states.Store(&states)

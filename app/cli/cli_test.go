@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -24,7 +23,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/cli"
 	"github.com/routesrv/routesrv/app/program"
 	"github.com/routesrv/routesrv/app/query"
@@ -226,23 +224,6 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", c.words, diff)
 		}
 	}
-}
-
-// history answers /history with one more entry each time it is asked.
-type history struct{ asked int }
-
-func (h *history) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Path != api.PathHistory {
-		return nil, fmt.Errorf("GET %s", r.URL)
-	}
-	h.asked++
-	var all []api.HistoryEntry // the newest first
-	for n := h.asked; n > 0; n-- {
-		all = append(all, api.HistoryEntry{N: uint64(n), At: now})
-	}
-	w := httptest.NewRecorder()
-	err := json.NewEncoder(w).Encode(all)
-	return w.Result(), err
 }
 
 // TestMistypedCommandIsGuessed: and commands for other programs are not named.

@@ -135,7 +135,7 @@ func (j *statusJob) wrong(s *session, cluster string, st *api.Status) []string {
 		if g.KeptCount > 0 {
 			what = "keeps " + shadowdiff.Plural(g.KeptCount, "object") + ": "
 		}
-		all = append(all, what+strings.Trim(string(g.Reason)+", "+g.Detail, ", "))
+		all = append(all, what+strings.Trim(string(g.Reason)+", "+g.Detail, ", ")+"; to see and accept it: "+s.program.Name+" held")
 	}
 	for _, w := range st.Warnings {
 		all = append(all, strings.TrimSpace(w.Text+"; to help: "+s.program.Name+" "+w.Command+" "+s.acceptPlace(cluster)))
@@ -156,7 +156,7 @@ func (j *statusJob) wrong(s *session, cluster string, st *api.Status) []string {
 	return all
 }
 
-// report describes a cluster. Replicas of which the same is true share a sentence.
+// report describes a cluster. A sentence names all replicas that it applies to.
 func (j *statusJob) report(s *session, r query.Reply[*serverStatus], differ map[string]string) reported {
 	one := reported{documentCluster: outline(r, Healthy)}
 	if r.Err != nil {
@@ -184,7 +184,7 @@ func (j *statusJob) report(s *session, r query.Reply[*serverStatus], differ map[
 			if t := a.Value.said.Table; t != nil {
 				cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
 			}
-			about = slices.Concat(doc.Wrong, told(&a.Value.said))
+			about = slices.Concat(doc.Wrong, told(&a.Value.said, s.now()))
 		}
 		one.rows = append(one.rows, cells)
 		for _, text := range about {
@@ -204,9 +204,16 @@ func (j *statusJob) report(s *session, r query.Reply[*serverStatus], differ map[
 // maxToldOrders is how many freezes and pins are listed for a replica.
 const maxToldOrders = 10
 
-// told returns what an operator should know of a healthy replica: the state of its trial proxy, and requests that changes took
-// from others.
-func told(st *api.Status) (all []string) {
+// told returns what an operator should know of a healthy replica: what soaks, the state of its trial proxy, and requests that changes
+// took from others.
+func told(st *api.Status, now time.Time) (all []string) {
+	if c := st.Canary; c != nil && c.Count > 0 {
+		text := shadowdiff.Plural(c.Count, "object") + " on the canary" + nextPromotion(c, now)
+		if c.Halted > 0 {
+			text += fmt.Sprintf(", %d halted", c.Halted)
+		}
+		all = append(all, text)
+	}
 	if t := st.Trial; t != nil {
 		state := "answers"
 		if t.Silent != "" {

@@ -81,10 +81,10 @@ type Server struct {
 	api.Status
 	Origin string    // of the table: "cluster", "manifests", or the URL of the server above a relay
 	Since  time.Time // when this process began to serve the table
-	Newest *Change   // the newest change of the objects behind the table; nil if it is unknown, as on a relay
+	Newest *Change   // the newest change in the history; nil if it is unknown, as on a relay
 }
 
-// Change is the last change of an object. Deletions leave no trace.
+// Change is the last change of an object.
 type Change struct {
 	At     time.Time
 	Object kube.Ref

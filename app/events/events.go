@@ -19,9 +19,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
@@ -232,7 +233,7 @@ type Config struct {
 // Cluster writes Events to an API server.
 type Cluster struct {
 	cfg    Config
-	events typedcorev1.EventsGetter
+	events rest.Interface
 	meta   metadata.Interface
 }
 
@@ -240,7 +241,7 @@ type Cluster struct {
 func NewCluster(cfg Config) (*Cluster, error) {
 	rc := rest.CopyConfig(cfg.REST)
 	rc.UserAgent, rc.Timeout = component, requestTimeout
-	core, err := typedcorev1.NewForConfig(rc)
+	events, err := newClient(rc)
 	if err != nil {
 		return nil, fmt.Errorf("client for Events: %w", err)
 	}
@@ -248,7 +249,20 @@ func NewCluster(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for the objects of Events: %w", err)
 	}
-	return &Cluster{cfg: cfg, events: core, meta: meta}, nil
+	return &Cluster{cfg: cfg, events: events, meta: meta}, nil
+}
+
+// newClient returns a client for the core group. The typed clients of client-go would bring all types of Kubernetes into the binary, and
+// into memory.
+func newClient(rc *rest.Config) (rest.Interface, error) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	rc = rest.CopyConfig(rc)
+	rc.APIPath, rc.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	rc.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.RESTClientFor(rc)
 }
 
 // Run writes Events until ctx ends.
@@ -270,8 +284,7 @@ func (c *Cluster) write(ctx context.Context, e event) (exists bool, err error) {
 		return false, fmt.Errorf("look up %s: %w", e.object, err)
 	}
 	now := metav1.Now()
-	events := c.events.Events(e.object.Namespace)
-	_, err = events.Create(ctx, &corev1.Event{
+	err = c.events.Post().Namespace(e.object.Namespace).Resource("events").Body(&corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.object.Namespace, Name: e.name},
 		InvolvedObject: corev1.ObjectReference{
 			Kind: string(e.object.Kind), APIVersion: resource.GroupVersion().String(),
@@ -279,10 +292,10 @@ func (c *Cluster) write(ctx context.Context, e event) (exists bool, err error) {
 		},
 		Type: e.kind, Reason: e.reason, Message: e.message, FirstTimestamp: now, LastTimestamp: now, Count: 1,
 		Source: corev1.EventSource{Component: component}, ReportingController: component, ReportingInstance: c.cfg.Instance,
-	}, metav1.CreateOptions{})
+	}).Do(ctx).Error()
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return true, c.renew(ctx, events, e, now)
+		return true, c.renew(ctx, e, now)
 	case apierrors.IsNotFound(err): // the namespace is being deleted
 		return false, nil
 	case err != nil:
@@ -292,9 +305,12 @@ func (c *Cluster) write(ctx context.Context, e event) (exists bool, err error) {
 }
 
 // renew increments the count of an Event, unless that happened recently.
-func (c *Cluster) renew(ctx context.Context, events typedcorev1.EventInterface, e event, now metav1.Time) error {
-	known, err := events.Get(ctx, e.name, metav1.GetOptions{})
-	if err != nil {
+func (c *Cluster) renew(ctx context.Context, e event, now metav1.Time) error {
+	of := func(r *rest.Request) *rest.Request {
+		return r.Namespace(e.object.Namespace).Resource("events").Name(e.name)
+	}
+	var known corev1.Event
+	if err := of(c.events.Get()).Do(ctx).Into(&known); err != nil {
 		return fmt.Errorf("read the Event %s/%s: %w", e.object.Namespace, e.name, err)
 	}
 	if now.Sub(known.LastTimestamp.Time) < renewal && known.Message == e.message {
@@ -304,7 +320,7 @@ func (c *Cluster) renew(ctx context.Context, events typedcorev1.EventInterface, 
 	if err != nil {
 		return err
 	}
-	if _, err := events.Patch(ctx, e.name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if err := of(c.events.Patch(types.MergePatchType)).Body(patch).Do(ctx).Error(); err != nil {
 		return fmt.Errorf("renew the Event %s/%s: %w", e.object.Namespace, e.name, err)
 	}
 	return nil

@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/publish"
@@ -165,18 +164,5 @@ func TestRefusedAcceptanceSaysWhatIsHeld(t *testing.T) {
 		if log.Len() > 0 {
 			t.Errorf("%v: log %s", test.err, log)
 		}
-	}
-}
-
-func TestReportOfAReleaseSaysWhoAndWhy(t *testing.T) {
-	tab := heldTable(t)
-	got := publish.State{Last: &api.Decision{
-		Digest: tab.Digest(), Reason: guard.Empty, Time: time.Unix(5, 0), What: api.DecidedAccepted, By: "ann", Why: "moved",
-	}}.Report(nil)
-	want := &api.Release{
-		Digest: tab.Digest().String(), Reason: guard.Empty, At: time.Unix(5, 0), Accepted: true, By: "ann", Why: "moved",
-	}
-	if diff := cmp.Diff(want, got.Last); diff != "" {
-		t.Errorf("last release (-want +got):\n%s", diff)
 	}
 }

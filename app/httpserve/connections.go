@@ -2,6 +2,7 @@ package httpserve
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
@@ -63,8 +64,15 @@ type Connections struct {
 	evicted prometheus.Counter
 
 	mu        sync.Mutex
-	conns     map[*countedConn]struct{}
-	addresses map[netip.Addr]int // how many of conns each address has
+	conns     map[net.Conn]*connection // as the server knows them
+	addresses map[netip.Addr]int       // how many of conns each address has
+}
+
+// connection is the state of a connection.
+type connection struct {
+	address netip.Addr // of the peer; the zero value for a Unix socket
+	busy    bool
+	since   time.Time // time of the last change between busy and idle; the beginning of a new one
 }
 
 // ConnectionMetrics holds the series of all listeners of a process.
@@ -90,181 +98,148 @@ func NewConnections(name string, limit int, m *ConnectionMetrics) *Connections {
 	m.limit.WithLabelValues(name).Set(float64(limit))
 	return &Connections{
 		max: limit, always: name != MainListener, open: m.open.WithLabelValues(name), evicted: m.evicted.WithLabelValues(name),
-		conns: make(map[*countedConn]struct{}), addresses: make(map[netip.Addr]int),
+		conns: make(map[net.Conn]*connection), addresses: make(map[netip.Addr]int),
 	}
 }
 
-// countedConn is a connection that counts against the limit.
-type countedConn struct {
-	net.Conn
-	owner   *Connections
-	address netip.Addr // of the peer; the zero value for a Unix socket
-	once    sync.Once
-
-	// guarded by owner.mu
-	busy  bool
-	since time.Time // time of the last change between busy and idle; the beginning of a new one
-}
-
-// Close implements [net.Conn].
-func (c *countedConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(func() { c.owner.remove(c) })
-	return err
-}
-
-// Listener wraps l with the limit. Apply it after all other wrappers of connections, but before TLS.
+// Listener wraps l with the limit.
 func (c *Connections) Listener(l net.Listener) net.Listener {
-	return &countingListener{Listener: l, connections: c}
+	return &limitedListener{Listener: l, connections: c}
 }
 
-type countingListener struct {
+type limitedListener struct {
 	net.Listener
 	connections *Connections
 	closed      atomic.Bool
 }
 
-// Accept waits until the limit allows a connection, then accepts one.
-func (l *countingListener) Accept() (net.Conn, error) {
-	if !l.connections.wait(l) {
-		return nil, net.ErrClosed
+// Accept waits until the limit allows a connection, then accepts one. The server reports it before it accepts the next one.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for l.connections.full(time.Now()) {
+		if l.closed.Load() {
+			return nil, net.ErrClosed
+		}
+		time.Sleep(manyGrace) // until one ends or has been idle for long enough
 	}
 	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
 	if tcp, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
 		_ = tcp.SetWriteBuffer(sendBufferSize) // a closed connection fails later
 	}
-	return l.connections.add(conn), nil
+	return conn, err
 }
 
 // Close closes the listener, and ends a waiting Accept soon.
-func (l *countingListener) Close() error {
+func (l *limitedListener) Close() error {
 	l.closed.Store(true)
 	return l.Listener.Close()
 }
 
-// wait returns true once one more connection is allowed, if necessary after closing another one. It returns false if l was
-// closed.
-func (c *Connections) wait(l *countingListener) bool {
-	for {
-		full, victim := c.victim(time.Now())
-		switch {
-		case l.closed.Load():
-			return false
-		case !full:
-			return true
-		case victim != nil:
-			c.evicted.Inc()
-			_ = victim.Close() // Close removes it from the list
-		default:
-			time.Sleep(manyGrace) // until one ends or has been idle for long enough
-		}
-	}
-}
-
-// victim reports whether the listener is full, and if so, returns the connection to close: among the connections that may be
-// closed, the oldest of the address with most connections; nil if none may be closed yet.
-func (c *Connections) victim(now time.Time) (full bool, victim *countedConn) {
+// full reports whether all connections are in use, after an attempt to make room: it closes the oldest connection, among those
+// that may be closed, of the address with most connections.
+func (c *Connections) full(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.conns) < c.max {
-		return false, nil
+		return false
 	}
-	for conn := range c.conns {
-		if conn.busy && !c.always || now.Sub(conn.since) < c.grace(conn) {
+	var victim net.Conn
+	var worst *connection
+	for conn, one := range c.conns {
+		if one.busy && !c.always || now.Sub(one.since) < c.grace(one) {
 			continue
 		}
-		if victim == nil {
-			victim = conn
-			continue
+		if worst != nil {
+			mine, others := c.addresses[one.address], c.addresses[worst.address]
+			if mine < others || mine == others && !one.since.Before(worst.since) {
+				continue
+			}
 		}
-		mine, others := c.addresses[conn.address], c.addresses[victim.address]
-		if mine > others || mine == others && conn.since.Before(victim.since) {
-			victim = conn
-		}
+		victim, worst = conn, one
 	}
-	return true, victim
+	if victim == nil {
+		return true
+	}
+	c.evicted.Inc()
+	c.remove(victim)
+	if secure, ok := victim.(*tls.Conn); ok {
+		victim = secure.NetConn() // does not wait to say goodbye
+	}
+	_ = victim.Close() // the server notices
+	return false
 }
 
 // grace returns how long a new connection is exempt from eviction. Addresses with many connections get less, so that they do not
 // block others.
-func (c *Connections) grace(conn *countedConn) time.Duration {
-	if c.addresses[conn.address] > max(1, c.max/shares) {
+func (c *Connections) grace(one *connection) time.Duration {
+	if c.addresses[one.address] > max(1, c.max/shares) {
 		return manyGrace
 	}
 	return newGrace
 }
 
-func (c *Connections) add(conn net.Conn) net.Conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	counted := &countedConn{Conn: conn, owner: c, since: time.Now()}
-	if peer, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
-		counted.address = peer.Addr().Unmap()
-	}
-	c.conns[counted] = struct{}{}
-	c.addresses[counted.address]++
-	c.open.Set(float64(len(c.conns)))
-	return counted
-}
-
-func (c *Connections) remove(conn *countedConn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.conns, conn)
-	if c.addresses[conn.address]--; c.addresses[conn.address] == 0 {
-		delete(c.addresses, conn.address)
-	}
-	c.open.Set(float64(len(c.conns)))
-}
-
-// Track makes the connections of srv report whether they are idle. A connection that has received only part of a request counts
-// as idle.
+// Track makes srv report its connections. A connection that has received only part of a request counts as idle.
 func (c *Connections) Track(srv *http.Server) {
-	srv.ConnState = func(conn net.Conn, state http.ConnState) {
-		if counted := countedOf(conn); counted != nil && (state == http.StateActive || state == http.StateIdle) {
-			c.mark(counted, state == http.StateActive)
-		}
-	}
+	srv.ConnState = c.changed
 	srv.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
-		return context.WithValue(ctx, connKey{}, countedOf(conn))
+		return context.WithValue(ctx, markKey{}, func(busy bool) { c.mark(conn, busy) })
 	}
 }
 
-// connKey is the key of the *countedConn in the context of a request.
-type connKey struct{}
-
-// countedOf returns the connection below the wrappers of TLS and others, or nil.
-func countedOf(conn net.Conn) *countedConn {
-	for {
-		switch inner := conn.(type) {
-		case *countedConn:
-			return inner
-		case interface{ NetConn() net.Conn }: // *tls.Conn
-			conn = inner.NetConn()
-		default:
-			return nil
-		}
+// changed records the state of a connection.
+func (c *Connections) changed(conn net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateActive, http.StateIdle:
+		c.mark(conn, state == http.StateActive)
+		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if state != http.StateNew {
+		c.remove(conn)
+		return
+	}
+	one := &connection{since: time.Now()}
+	if peer, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
+		one.address = peer.Addr().Unmap()
+	}
+	c.conns[conn] = one
+	c.addresses[one.address]++
+	c.open.Set(float64(len(c.conns)))
+}
+
+// remove forgets a connection, unless it was evicted before. The caller holds mu.
+func (c *Connections) remove(conn net.Conn) {
+	one := c.conns[conn]
+	if one == nil {
+		return
+	}
+	delete(c.conns, conn)
+	if c.addresses[one.address]--; c.addresses[one.address] == 0 {
+		delete(c.addresses, one.address)
+	}
+	c.open.Set(float64(len(c.conns)))
 }
 
 // mark records that a connection became busy or idle now.
-func (c *Connections) mark(conn *countedConn, busy bool) {
+func (c *Connections) mark(conn net.Conn, busy bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	conn.busy, conn.since = busy, time.Now()
+	if one := c.conns[conn]; one != nil {
+		one.busy, one.since = busy, time.Now()
+	}
 }
+
+// markKey is the key of the function in the context of a request that marks its connection as busy or idle.
+type markKey struct{}
 
 // whileReading calls read. During the call, the connection of the request may be closed to make room for another one.
 func whileReading(r *http.Request, read func()) {
-	conn, _ := r.Context().Value(connKey{}).(*countedConn)
-	if conn == nil || r.ProtoMajor > 1 { // a connection of HTTP/2 may be sending answers to other requests
+	mark, ok := r.Context().Value(markKey{}).(func(busy bool))
+	if !ok || r.ProtoMajor > 1 { // a connection of HTTP/2 may be sending answers to other requests
 		read()
 		return
 	}
-	conn.owner.mark(conn, false)
-	defer conn.owner.mark(conn, true)
+	mark(false)
+	defer mark(true)
 	read()
 }

@@ -125,9 +125,6 @@ func PeerOf(ctx context.Context) (Peer, bool) {
 
 // rememberPeer is the ConnContext of the control server.
 func rememberPeer(ctx context.Context, c net.Conn) context.Context {
-	if counted, ok := c.(*countedConn); ok {
-		c = counted.Conn
-	}
 	if p, ok := peerOf(c); ok {
 		return p.Attach(ctx)
 	}

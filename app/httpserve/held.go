@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/api"
-	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/table"
 )
@@ -20,8 +19,7 @@ const maxCompared = 5000
 type Held struct {
 	// Served is nil if no table is served yet. Table is never nil.
 	Served, Table *table.Table
-	State         publish.State
-	Kept          []*publish.Kept      // objects; then Table is the newest one
+	State         api.Guard            // if objects are kept, Table is the newest one
 	Owner         shadowdiff.OwnerFunc // finds the objects of routes; nil where only tables are known
 }
 
@@ -64,8 +62,7 @@ func (h *HeldPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		accept := h.command + " " + held.State.Digest.String() + " --why REASON"
 		view.Notes = notes(held, "in the pod, with kubectl exec: "+accept)
 		WriteComparison(w, r, view, func(difference json.RawMessage) any {
-			hold := held.State.Report(held.Kept)
-			return api.HeldTable{Hold: &hold, Accept: accept, Difference: difference}
+			return api.HeldTable{Hold: &held.State, Accept: accept, Difference: difference}
 		})
 	}
 }
@@ -109,10 +106,10 @@ const maxNoted = 20
 func notes(held Held, command string) []shadowdiff.Note {
 	s := held.State
 	all := []shadowdiff.Note{{Name: "reason", Text: string(s.Reason)}, {Name: "detail", Text: s.Detail}}
-	for _, k := range held.Kept[:min(len(held.Kept), maxNoted)] {
-		all = append(all, shadowdiff.Note{Name: "kept", Text: fmt.Sprintf("%s: served %s, %s waits", k.Ref, k.Served(), k.Waits())})
+	for _, k := range s.Kept[:min(len(s.Kept), maxNoted)] {
+		all = append(all, shadowdiff.Note{Name: "kept", Text: fmt.Sprintf("%s: served %s, %s waits", k.Ref, k.Served, k.Waits)})
 	}
-	if more := len(held.Kept) - maxNoted; more > 0 {
+	if more := s.KeptCount - maxNoted; more > 0 {
 		all = append(all, shadowdiff.Note{Name: "kept", Text: fmt.Sprintf("%d more: GET /status", more)})
 	}
 	all = append(all, shadowdiff.Note{Name: "digest", Text: s.Digest.String()})

@@ -14,9 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -52,8 +52,8 @@ func (g *holder) hold(t *testing.T, served, held *table.Table) {
 	if loss.Reason == "" {
 		t.Fatal("nothing is suspicious")
 	}
-	state := publish.State{
-		Held: true, Digest: held.Digest(), Revision: held.Revision(), Routes: held.Len(), Bytes: held.Bytes(), Polls: 1,
+	state := api.Guard{
+		Held: true, Digest: held.Digest(), Revision: held.Revision(), Routes: held.Len(),
 		Reason: loss.Reason, Detail: loss.Detail, Since: start, ReleaseAt: start.Add(guard.DefaultHold),
 	}
 	if loss.Reason.Endless() {
@@ -128,7 +128,7 @@ func sample(t *testing.T) *holder {
 	t.Helper()
 	g := &holder{}
 	served, held := parse(t, 10, servedDoc), parse(t, 11, heldDoc)
-	g.held = httpserve.Held{Served: served, Table: held, State: publish.State{
+	g.held = httpserve.Held{Served: served, Table: held, State: api.Guard{
 		Held: true, Digest: held.Digest(), Revision: 11, Routes: 2,
 		Reason: guard.HostsLost, Detail: "DETAIL", Since: start, ReleaseAt: start.Add(10 * time.Minute),
 	}}

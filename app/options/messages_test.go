@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
@@ -261,10 +262,13 @@ func TestAddressesAreLocalWithManifests(t *testing.T) {
 	if c.Server.Address != options.LoopbackAddress || c.Server.SupportAddress != options.LoopbackSupportAddress {
 		t.Errorf("listens on %s and %s, want the loopback interface", c.Server.Address, c.Server.SupportAddress)
 	}
+	if wait := c.Server.WaitForHealthcheckInterval; wait != 0 {
+		t.Errorf("it serves for %v after Ctrl-C", wait)
+	}
 	if diff := cmp.Diff([]string{"a", "b"}, c.Source.Manifests); diff != "" {
 		t.Error(diff)
 	}
-	c, _, err = parseArgs([]string{"--manifests=a", "-address=:9090"}, options.Env{
+	c, _, err = parseArgs([]string{"--manifests=a", "-address=:9090", "-wait-for-healthcheck-interval=9s"}, options.Env{
 		Environ: []string{"ROUTESRV_FLAG_SUPPORT_LISTENER=:9911"},
 	})
 	if err != nil {
@@ -272,6 +276,9 @@ func TestAddressesAreLocalWithManifests(t *testing.T) {
 	}
 	if c.Server.Address != ":9090" || c.Server.SupportAddress != ":9911" {
 		t.Errorf("listens on %s and %s, want the explicit addresses", c.Server.Address, c.Server.SupportAddress)
+	}
+	if wait := c.Server.WaitForHealthcheckInterval; wait != 9*time.Second {
+		t.Errorf("it serves for %v after a signal, want what is set", wait)
 	}
 }
 

@@ -103,7 +103,7 @@ func (f *Flags) routeServer(c *RouteServer) {
 	f.tracing(&c.Tracing)
 	f.Group("State folder", "what survives a restart")
 	f.Add("--state-dir", Text("PATH", &s.StateDir, ""), "Folder of the last-known-good file, which a restarted process serves while its "+
-		"source is unreachable, and of decisions, history and control socket. Empty keeps nothing.")
+		"source is unreachable, and of history and control socket. Empty keeps nothing.")
 	f.events(c)
 	f.ignoreSkipper()
 	f.Check(func() {
@@ -229,7 +229,7 @@ func (f *Flags) listen(c *RouteServer) {
 	f.Add("-support-listener", Address(&s.SupportAddress, server.DefaultSupportAddress),
 		"Listener for metrics and status, without TLS; empty turns it off.")
 	f.Add("-wait-for-healthcheck-interval", Duration(&s.WaitForHealthcheckInterval, 45*time.Second, 0, day),
-		"How long to keep serving after the signal to stop.")
+		"How long to keep serving after the signal to stop; with --manifests not at all, unless it is set.")
 	f.Add("--max-connections", Number(&s.MaxConnections, server.DefaultMaxConnections, 16, most), "Connections of the main listener, at "+
 		"most the limit of open files minus 128. A full listener closes the connection that was idle for longest.")
 	f.Add("--max-streams", Number(&s.MaxStreams, server.DefaultMaxStreams, 0, most),
@@ -245,6 +245,9 @@ func (f *Flags) listen(c *RouteServer) {
 		}
 		if len(c.Source.Manifests) > 0 && !f.Given("support-listener") {
 			s.SupportAddress = LoopbackSupportAddress
+		}
+		if len(c.Source.Manifests) > 0 && !f.Given("wait-for-healthcheck-interval") {
+			s.WaitForHealthcheckInterval = 0
 		}
 		switch _, port, err := net.SplitHostPort(s.Address); {
 		case s.SupportAddress == "":

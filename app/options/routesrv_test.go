@@ -81,7 +81,7 @@ func TestDefaults(t *testing.T) {
 			TLS:      httpserve.TLSConfig{MinVersion: tls.VersionTLS12},
 			Redis:    server.Shard{Port: 6379},
 			Valkey:   server.Shard{Port: 6379},
-			Upstream: dataplane.Config{UpdateMode: dataplane.Auto, FullEvery: time.Hour, Timeout: 10 * time.Second},
+			Upstream: dataplane.Config{UpdateMode: dataplane.Auto, Timeout: 10 * time.Second},
 		},
 		Log:     options.Log{Level: slog.LevelInfo},
 		Tracing: tracing.Config{Sample: 0.01},
@@ -217,10 +217,10 @@ func sourceSamples() map[string]sample {
 		"kubernetes-label-selector": {"services:app=web, tier", nil, source(func(s options.Source) any { return s.Selectors }),
 			map[kube.Kind]map[string]string{kube.KindService: {"app": "web", "tier": ""}}},
 		"source-poll-timeout": {"100", nil, func(c *options.RouteServer) any { return c.Server.Interval }, 100 * time.Millisecond},
-		"timing": {"request-timeout=7s,max-backoff=1m,full-fetch=2h,fetch-timeout=5s,shutdown=6s", nil, func(c *options.RouteServer) any {
+		"timing": {"request-timeout=7s,max-backoff=1m,fetch-timeout=5s,shutdown=6s", nil, func(c *options.RouteServer) any {
 			s := c.Source
-			return []time.Duration{s.Timeout, c.Server.MaxBackoff, c.Server.Upstream.FullEvery, c.Server.Upstream.Timeout, c.Server.ShutdownTimeout}
-		}, []time.Duration{7 * time.Second, time.Minute, 2 * time.Hour, 5 * time.Second, 6 * time.Second}},
+			return []time.Duration{s.Timeout, c.Server.MaxBackoff, c.Server.Upstream.Timeout, c.Server.ShutdownTimeout}
+		}, []time.Duration{7 * time.Second, time.Minute, 5 * time.Second, 6 * time.Second}},
 	}
 }
 

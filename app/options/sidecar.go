@@ -43,7 +43,7 @@ func SidecarFlags(cmd *cobra.Command, c *Sidecar) *Flags {
 	f.log(&c.Log)
 	f.Group("State folder", "what survives a restart")
 	f.Add("--state-dir", Text("PATH", &s.StateDir, ""), "Folder of the last-known-good file, which a restarted process serves while no "+
-		"route server answers, and of decisions and control socket. Empty keeps nothing.")
+		"route server answers, and of the control socket. Empty keeps nothing.")
 	f.Check(func() { f.checkSidecar(c) })
 	return f
 }
@@ -51,7 +51,7 @@ func SidecarFlags(cmd *cobra.Command, c *Sidecar) *Flags {
 func (f *Flags) mode(s *sidecar.Config) {
 	f.Group("Mode", "which table the data plane serves")
 	f.Add("--mode", Parsed("MODE", &s.Setting, rollout.Setting{}.String(), rollout.ParseSetting),
-		"Mode at the start: False, Pre, Exec, Exec:25% (a share of the fleet), Exec:NODE,NODE, or Exec! and Exec:25%! (past the "+
+		"Mode at the start: False, Pre, Exec, Exec:25% (a share of the fleet), Exec:3 (the proxies of three nodes), or Exec! and Exec:25%! (past the "+
 			"cutover check).")
 	f.Add("--mode-file", Text("PATH", &s.ModeFile, ""), "File with the mode, read every second and at SIGHUP. It overrides --mode.")
 	f.Add("--pod-name", Text("NAME", &s.Pod, ""), "Name of the pod, which spreads fallbacks and identifies this client to route "+

@@ -132,8 +132,6 @@ func (f *Flags) polling(s *Source, interval, maxBackoff *time.Duration, fetch *d
 		{"request-timeout", Duration(&s.Timeout, cluster.DefaultTimeout, tick, time.Hour),
 			"for a request to the API, to the last byte, or until a watch is accepted."},
 		{"max-backoff", Duration(maxBackoff, poller.DefaultMaxBackoff, tick, day), "longest delay after failed reads, at least the interval."},
-		{"full-fetch", Duration(&fetch.FullEvery, dataplane.DefaultFullEvery, time.Minute, 30*day),
-			"time between full tables in spite of deltas, less a random part of up to half."},
 		{"fetch-timeout", Duration(&fetch.Timeout, dataplane.DefaultTimeout, tick, time.Hour),
 			"for a request to --upstream, to the last byte, or to the beginning of a stream."},
 	}, more...)...), "Time limits and intervals.")

@@ -37,9 +37,6 @@ const (
 	maxSeries     = 3 // in the text of a verdict
 )
 
-// LogQueryFailed means that no verdict is available.
-const LogQueryFailed = "canary query failed, soaks are extended"
-
 // CanaryConfig sets how long changes are served to the canary alone, and which query judges them.
 type CanaryConfig struct {
 	Soak time.Duration // 0 means that nothing soaks
@@ -118,7 +115,7 @@ func (c *canary) run(ctx context.Context) {
 	for {
 		wait := promoteEvery
 		if at := c.s.publisher.NextPromotion(); !at.IsZero() {
-			wait = min(wait, max(time.Until(at), 0))
+			wait = min(wait, max(time.Until(at), 0)) // all replicas promote at the same moment
 		}
 		select {
 		case <-ctx.Done():
@@ -150,7 +147,7 @@ func (c *canary) ask(ctx context.Context) {
 		}
 		c.queries.WithLabelValues(result).Inc()
 		if v.Err && !was.Err {
-			c.s.log.Error(LogQueryFailed, "error", v.Text)
+			c.s.log.Error("canary query failed, soaks are extended", "error", v.Text)
 		}
 		c.s.publisher.Judge(v)
 		select {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,13 +16,8 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
-)
-
-// Limits of GET /clients for a peer: an answer with 20,000 clients has about 15 MB.
-const (
-	maxLocalViews = 2
-	localViewWait = time.Second
 )
 
 // clients tracks the clients of the server.
@@ -29,7 +25,11 @@ type clients struct {
 	*fleet.Registry
 	name   string
 	peers  func(context.Context) []fleet.Answer // nil without peers
-	locals httpserve.Turns                      // of requests of peers
+	locals *questions                           // of peers: separate, so that two replicas never wait for each other
+
+	mu     sync.Mutex // guards these
+	nodes  []string   // names of the data planes in Pre and Exec, for ranks; nil if a replica did not answer
+	listed time.Time  // when nodes was collected
 }
 
 // newClients creates the registry. The cache must be set before the first request, not before this call.
@@ -40,7 +40,7 @@ func (s *Server) newClients() {
 			Name: name, Relay: s.cfg.Source == nil, Metrics: fleet.NewMetrics(s.registry),
 			Order: func(d table.Digest) uint64 { return s.cache.Order(d) }, CanaryOrder: func(d table.Digest) uint64 { return s.canary.cache.Order(d) },
 		}),
-		name: name, peers: s.cfg.PeerClients, locals: httpserve.NewTurns(maxLocalViews),
+		name: name, peers: s.cfg.PeerClients, locals: &questions{httpserve.NewTurns(maxQuestions), s.questions.duration},
 	}
 }
 
@@ -82,8 +82,9 @@ func addressOf(r *http.Request) netip.Addr {
 // serveReport records the report of a client.
 func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 	identity := r.Header.Get(api.HeaderClient)
-	if _, ok := fleet.ParseIdentity(identity); !ok {
-		http.Error(w, "want the header "+api.HeaderClient+" with kind, id or pod, and interval", http.StatusBadRequest)
+	client, ok := fleet.ParseIdentity(identity)
+	if !ok {
+		http.Error(w, "the header "+api.HeaderClient+" must have kind, id or pod, and interval", http.StatusBadRequest)
 		return
 	}
 	report, err := fleet.ReadReport(http.MaxBytesReader(w, r.Body, fleet.MaxReport+1))
@@ -97,7 +98,45 @@ func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too many clients are known, or too many of them from this address", http.StatusServiceUnavailable)
 		return
 	}
+	if rank, ok := s.rank(r.Context(), client); ok && report.WantsRank {
+		w.Header().Set(api.HeaderRank, strconv.Itoa(rank))
+	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// rank returns the rank of a data plane in the fleet. It is unknown until every client has had the time to report after a start of
+// this server, and while a replica does not answer; a relay knows only its own clients. Ranks come from unauthenticated reports: a
+// forged name can keep a data plane in Pre, and a wrong rank moves one to Exec before its turn, which the cutover check permits.
+func (s *Server) rank(ctx context.Context, client fleet.Identity) (int, bool) {
+	if s.cfg.Source == nil || time.Since(s.started) < 3*fleet.ReportEvery {
+		return 0, false
+	}
+	c := s.clients
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.listed) >= fleet.ReportEvery {
+		view := c.merged(ctx, fleet.Query{Kind: fleet.Sidecar})
+		if ctx.Err() != nil {
+			return 0, false
+		}
+		c.nodes, c.listed = nodesOf(view), time.Now()
+	}
+	return rollout.Rank(cmp.Or(client.Node, client.ID), c.nodes), c.nodes != nil
+}
+
+// nodesOf returns the names that the data planes in Pre and Exec are ranked by; nil if clients of a replica are missing.
+func nodesOf(v *fleet.View) (nodes []string) {
+	for _, r := range v.Replicas {
+		if r.Error != "" {
+			return nil
+		}
+	}
+	for _, c := range v.Clients {
+		if c.State != fleet.Silent && (c.Mode == rollout.Pre.String() || c.Mode == rollout.Exec.String()) {
+			nodes = append(nodes, cmp.Or(c.Node, c.ID))
+		}
+	}
+	return nodes
 }
 
 // serveClients answers with the clients of this replica and its peers, or, to a peer, with the clients of this replica only.
@@ -107,13 +146,11 @@ func (s *Server) serveClients(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	turns, view := s.questions, func() *fleet.View { return s.clients.merged(r.Context(), query) }
 	if r.URL.Query().Has("local") {
-		s.clients.local(w, r, query)
-		return
+		turns, view = s.clients.locals, func() *fleet.View { return fleet.Merge(s.clients.View(), nil, query) }
 	}
-	s.questions.limited(api.PathClients, func(w http.ResponseWriter, r *http.Request) {
-		httpserve.WriteJSON(w, http.StatusOK, s.clients.merged(r.Context(), query))
-	})(w, r)
+	turns.limited(api.PathClients, func(w http.ResponseWriter, _ *http.Request) { httpserve.WriteJSON(w, http.StatusOK, view()) })(w, r)
 }
 
 // merged queries the peers, and collects the clients of this replica meanwhile.
@@ -128,23 +165,14 @@ func (c *clients) merged(ctx context.Context, q fleet.Query) *fleet.View {
 	return fleet.Merge(own, answers, q)
 }
 
-// local answers a peer. It queries no other replica, so that two replicas never wait for each other.
-func (c *clients) local(w http.ResponseWriter, r *http.Request, q fleet.Query) {
-	done, ok := c.locals.Wait(r.Context(), localViewWait)
-	if !ok {
-		w.Header().Set("Retry-After", "1")
-		http.Error(w, "too many questions at a time", http.StatusServiceUnavailable)
-		return
-	}
-	defer done()
-	httpserve.WriteJSON(w, http.StatusOK, fleet.Merge(c.View(), nil, q))
-}
-
 // reportUp, on a relay, reports to the server above until ctx ends: the table it holds, and a summary of its clients.
 func (s *Server) reportUp(ctx context.Context) {
 	reporter := &fleet.Reporter{
 		Logger: s.log,
-		Send:   s.relay.Report,
+		Send: func(ctx context.Context, body []byte) error {
+			_, err := s.relay.Report(ctx, body)
+			return err
+		},
 		Collect: func(now time.Time) (fleet.Report, bool) {
 			counts := s.clients.Counts()
 			r := fleet.Report{Clients: &counts}

@@ -176,17 +176,15 @@ func moment(text string, now time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
 	}
-	for _, form := range []string{"15:04", "15:04:05"} {
-		if t, err := time.Parse(form, text); err == nil {
-			now = now.UTC()
-			at := time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
-			if at.After(now) {
-				at = at.AddDate(0, 0, -1)
-			}
-			return at, nil
+	if t, err := time.Parse("15:04", text); err == nil {
+		now = now.UTC()
+		at := time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), 0, 0, time.UTC)
+		if at.After(now) {
+			at = at.AddDate(0, 0, -1)
 		}
+		return at, nil
 	}
-	return time.Time{}, fmt.Errorf("time %q: want a time such as 2026-11-25T12:03:00Z, one of today in UTC such as 12:03, or how long ago, such as 90m", text)
+	return time.Time{}, fmt.Errorf("time %q: must be a time such as 2026-11-25T12:03:00Z, one of today in UTC such as 12:03, or how long ago, such as 90m", text)
 }
 
 // serveHistory answers /history.
@@ -198,7 +196,7 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
 	if text := q.Get("limit"); text != "" {
 		n, numberErr := strconv.Atoi(text)
 		if numberErr != nil || n < 1 || n > maxShown {
-			err = errors.Join(err, fmt.Errorf("limit %q: want a number from 1 to %d", text, maxShown))
+			err = errors.Join(err, fmt.Errorf("limit %q: must be a number from 1 to %d", text, maxShown))
 		}
 		limit = n
 	}
@@ -232,7 +230,7 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) {
 	from, err := strconv.ParseUint(r.PathValue("entry"), 10, 64)
 	if err != nil {
-		http.Error(w, fmt.Sprintf("entry %q: want the number of an entry", r.PathValue("entry")), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("entry %q: must be the number of an entry", r.PathValue("entry")), http.StatusBadRequest)
 		return
 	}
 	to := r.URL.Query().Get("to")

@@ -55,10 +55,6 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 			Does: "for starting replicas: the [history](../operate/steering.md), at most 64 MiB"},
 		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "503 before the first table, then always 204"},
 	}
-	if s.reviews != nil {
-		all = append(all, httpserve.Endpoint{Path: api.PathTrialFailures, Methods: get, Handler: answers(func() any { return s.reviews.failures() }),
-			Does: "for webhooks: JSON of what failed a [trial](../operate/before-a-change.md), with the words of the proxy"})
-	}
 	if s.cfg.MaxStreams > 0 {
 		all = append(all, httpserve.Endpoint{
 			// A stream is long-lived: in the series of the reference it would count as one very slow response.

@@ -162,22 +162,22 @@ func routesOf(list table.List, host string) []*eskip.Route {
 func matchRequest(q url.Values) (match.Request, error) {
 	r := match.Request{Method: q.Get("method"), RemoteAddr: q.Get("from"), Time: time.Now().UTC(), Slack: report.ClockSlack}
 	if strings.ContainsAny(r.Method, " \t\r\n") {
-		return r, fmt.Errorf("method=%q: want a method such as POST", r.Method)
+		return r, fmt.Errorf("method=%q: must be a method such as POST", r.Method)
 	}
 	if r.RemoteAddr != "" {
 		if _, err := netip.ParseAddr(r.RemoteAddr); err != nil {
-			return r, fmt.Errorf("from=%q: want the IP address from which the connection comes", r.RemoteAddr)
+			return r, fmt.Errorf("from=%q: must be the IP address from which the connection comes", r.RemoteAddr)
 		}
 	}
 	if at := q.Get("at"); at != "" {
 		t, err := time.Parse(time.RFC3339, at)
 		if err != nil {
-			return r, fmt.Errorf("at=%q: want a time as in 2026-12-24T18:00:00+01:00", at)
+			return r, fmt.Errorf("at=%q: must be a time as in 2026-12-24T18:00:00+01:00", at)
 		}
 		r.Time, r.Slack = t, 0
 	}
 	if len(q["header"]) > maxMatchHeaders {
-		return r, fmt.Errorf("%d headers: want at most %d", len(q["header"]), maxMatchHeaders)
+		return r, fmt.Errorf("%d headers: must be at most %d", len(q["header"]), maxMatchHeaders)
 	}
 	for _, h := range q["header"] {
 		if err := report.AddHeader(&r, h); err != nil {
@@ -185,7 +185,7 @@ func matchRequest(q url.Values) (match.Request, error) {
 		}
 	}
 	if !q.Has("url") {
-		return r, errors.New("want url=, the URL of a request, such as https://shop.example.org/cart")
+		return r, errors.New("url= must be set to the URL of a request, such as https://shop.example.org/cart")
 	}
 	if err := report.SetURL(&r, q.Get("url")); err != nil {
 		return r, fmt.Errorf("url=%w", err)
@@ -204,7 +204,7 @@ func matchOptions(q url.Values, o match.Options) (match.Options, error) {
 		}
 		var err error
 		if *dst, err = strconv.ParseBool(q.Get(name)); err != nil {
-			return o, fmt.Errorf("%s=%q: want true or false", name, q.Get(name))
+			return o, fmt.Errorf("%s=%q: must be true or false", name, q.Get(name))
 		}
 	}
 	return o, nil

@@ -1,9 +1,9 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,10 +18,7 @@ type requestFilters []requestFilter
 
 // requestFilter handles a request before the handler and a response after it. Both may be nil. A request function that serves an
 // answer ends the chain: the handler is not called.
-type requestFilter struct {
-	request  func(*exchange)
-	response func(*exchange)
-}
+type requestFilter struct{ request, response func(*exchange) }
 
 // exchange is one request passing through the chain.
 type exchange struct {
@@ -36,46 +33,90 @@ type servedResponse struct {
 	contentType, body string
 }
 
-// newRequestFilter makes a filter from its arguments.
-type newRequestFilter struct {
-	name string
-	from func(args []any) (requestFilter, error)
-}
-
-// supportedRequestFilters returns the filters in the order in which an error lists them.
-func supportedRequestFilters() []newRequestFilter {
-	return []newRequestFilter{
-		{"status", statusFilter},
-		{"inlineContent", inlineContentFilter},
-		{"setResponseHeader", headerFilter(2, func(h http.Header, args []string) { h.Set(args[0], args[1]) })},
-		{"appendResponseHeader", headerFilter(2, func(h http.Header, args []string) { h.Add(args[0], args[1]) })},
-		{"dropResponseHeader", headerFilter(1, func(h http.Header, args []string) { h.Del(args[0]) })},
-		{"mtlsAuthn", mtlsAuthnFilter},
-		{"mtlsCN", mtlsCNFilter},
+func newRequestFilters(chain []*eskip.Filter) (filters requestFilters, err error) {
+	arguments := map[string]string{
+		"status": "one integer from 200 to 599", "inlineContent": "one or two strings", "setResponseHeader": "two strings", "appendResponseHeader": "two strings",
+		"dropResponseHeader": "one string", "mtlsAuthn": "none", "mtlsCN": "at least one string",
 	}
-}
-
-func newRequestFilters(chain []*eskip.Filter) (requestFilters, error) {
-	var filters requestFilters
-	supported := supportedRequestFilters()
 	for _, f := range chain {
-		i := slices.IndexFunc(supported, func(s newRequestFilter) bool { return s.name == f.Name })
-		if i < 0 {
-			var names []string
-			for _, s := range supported {
-				names = append(names, s.name)
-			}
+		want, known := arguments[f.Name]
+		if !known {
 			return nil, fmt.Errorf("failed to create filter chain: failed to get filter for routeserver %q: available are %s "+
-				"(-route-server-filters)", f.Name, strings.Join(names, ", "))
+				"(-route-server-filters)", f.Name, strings.Join(slices.Sorted(maps.Keys(arguments)), ", "))
 		}
-		made, err := supported[i].from(f.Args)
-		if err != nil {
-			return nil, fmt.Errorf("failed to create filter chain: failed to create filter %q for routeserver: %w "+
-				"(-route-server-filters)", f.Name, err)
+		made, ok := newRequestFilter(f.Name, f.Args)
+		if !ok {
+			return nil, fmt.Errorf("failed to create filter chain: failed to create filter %q for routeserver: the arguments must be %s "+
+				"(-route-server-filters)", f.Name, want)
 		}
 		filters = append(filters, made)
 	}
 	return filters, nil
+}
+
+// newRequestFilter makes a filter. ok is false if the arguments are invalid.
+func newRequestFilter(name string, args []any) (f requestFilter, ok bool) {
+	n := len(args)
+	if name == "status" {
+		return statusFilter(args)
+	}
+	texts := make([]string, n, n+1)
+	for i, a := range args {
+		if texts[i], ok = a.(string); !ok {
+			return f, false
+		}
+	}
+	switch {
+	case name == "inlineContent" && (n == 1 || n == 2):
+		if n == 1 {
+			texts = append(texts, http.DetectContentType([]byte(texts[0])))
+		}
+		f.request = func(x *exchange) { x.served = &servedResponse{http.StatusOK, texts[1], texts[0]} }
+	case name == "setResponseHeader" && n == 2:
+		f.response = func(x *exchange) { x.header.Set(texts[0], texts[1]) }
+	case name == "appendResponseHeader" && n == 2:
+		f.response = func(x *exchange) { x.header.Add(texts[0], texts[1]) }
+	case name == "dropResponseHeader" && n == 1:
+		f.response = func(x *exchange) { x.header.Del(texts[0]) }
+	case name == "mtlsAuthn" && n == 0:
+		f.request = func(x *exchange) {
+			if !verified(x.r) {
+				x.refuse(http.StatusUnauthorized, "no verified client certificate\n")
+			}
+		}
+	case name == "mtlsCN" && n > 0:
+		f.request = func(x *exchange) {
+			if !verified(x.r) || !slices.Contains(texts, x.r.TLS.VerifiedChains[0][0].Subject.CommonName) {
+				x.refuse(http.StatusForbidden, "client certificate has another common name\n")
+			}
+		}
+	default:
+		return f, false
+	}
+	return f, true
+}
+
+// statusFilter sets the status of an answer that another filter of the chain serves. It serves no answer itself.
+func statusFilter(args []any) (f requestFilter, ok bool) {
+	if len(args) != 1 {
+		return f, false
+	}
+	n, ok := args[0].(float64)
+	code := int(n)
+	f.response = func(x *exchange) {
+		if x.served != nil {
+			x.served.status = code
+		}
+	}
+	return f, ok && float64(code) == n && code >= 200 && code <= 599
+}
+
+func verified(r *http.Request) bool {
+	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && len(r.TLS.VerifiedChains[0]) > 0
+}
+
+func (x *exchange) refuse(status int, text string) {
+	x.served = &servedResponse{status, "text/plain; charset=utf-8", text}
 }
 
 // wrap returns a handler that runs the chain around next.
@@ -107,94 +148,4 @@ func (filters requestFilters) wrap(next http.Handler) http.Handler {
 			_, _ = io.WriteString(w, x.served.body)
 		}
 	})
-}
-
-// statusFilter sets the status of an answer that another filter of the chain serves. It serves no answer itself.
-func statusFilter(args []any) (requestFilter, error) {
-	if len(args) != 1 {
-		return requestFilter{}, errors.New("want one number")
-	}
-	n, ok := args[0].(float64)
-	code := int(n)
-	if !ok || float64(code) != n || code < 200 || code > 599 {
-		return requestFilter{}, fmt.Errorf("status %v: want an integer from 200 to 599", args[0])
-	}
-	return requestFilter{response: func(x *exchange) {
-		if x.served != nil {
-			x.served.status = code
-		}
-	}}, nil
-}
-
-// inlineContentFilter serves a text, with the given content type, if any.
-func inlineContentFilter(args []any) (requestFilter, error) {
-	texts, err := stringArgs(args, 1, 2)
-	if err != nil {
-		return requestFilter{}, err
-	}
-	if len(texts) == 1 {
-		texts = append(texts, http.DetectContentType([]byte(texts[0])))
-	}
-	return requestFilter{request: func(x *exchange) { x.served = &servedResponse{http.StatusOK, texts[1], texts[0]} }}, nil
-}
-
-// headerFilter changes a header of every response. It has that many arguments.
-func headerFilter(want int, change func(http.Header, []string)) func([]any) (requestFilter, error) {
-	return func(args []any) (requestFilter, error) {
-		texts, err := stringArgs(args, want, want)
-		return requestFilter{response: func(x *exchange) { change(x.header, texts) }}, err
-	}
-}
-
-// mtlsAuthnFilter rejects clients without a verified certificate.
-func mtlsAuthnFilter(args []any) (requestFilter, error) {
-	if len(args) != 0 {
-		return requestFilter{}, errors.New("want no arguments")
-	}
-	return requestFilter{request: func(x *exchange) {
-		if !verified(x.r) {
-			x.refuse(http.StatusUnauthorized, "no verified client certificate\n")
-		}
-	}}, nil
-}
-
-// mtlsCNFilter rejects clients whose verified certificate has none of the common names.
-func mtlsCNFilter(args []any) (requestFilter, error) {
-	names, err := stringArgs(args, 1, len(args))
-	return requestFilter{request: func(x *exchange) {
-		if !verified(x.r) || !slices.Contains(names, x.r.TLS.VerifiedChains[0][0].Subject.CommonName) {
-			x.refuse(http.StatusForbidden, "client certificate has another common name\n")
-		}
-	}}, err
-}
-
-func verified(r *http.Request) bool {
-	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && len(r.TLS.VerifiedChains[0]) > 0
-}
-
-func (x *exchange) refuse(status int, text string) {
-	x.served = &servedResponse{status, "text/plain; charset=utf-8", text}
-}
-
-// stringArgs requires between least and most arguments, all strings.
-func stringArgs(args []any, least, most int) ([]string, error) {
-	if len(args) < least || len(args) > most {
-		want := fmt.Sprintf("%d to %d strings", least, most)
-		switch {
-		case most < least:
-			want = "at least one string"
-		case most == least:
-			want = fmt.Sprintf("%d strings", most)
-		}
-		return nil, fmt.Errorf("%d arguments: want %s", len(args), want)
-	}
-	texts := make([]string, len(args))
-	for i, a := range args {
-		s, ok := a.(string)
-		if !ok {
-			return nil, fmt.Errorf("argument %d is %v: want a string", i+1, a)
-		}
-		texts[i] = s
-	}
-	return texts, nil
 }

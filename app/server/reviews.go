@@ -2,17 +2,12 @@ package server
 
 import (
 	"context"
-	"path/filepath"
 	"sync"
 
-	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/trial"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
-
-// trialFile is the name of the file with verdicts in the state folder.
-const trialFile = "trial.json"
 
 // reviews determines what may not be published yet. It judges by the source and by the server's own trial proxy, never by what
 // clients report.
@@ -22,16 +17,13 @@ type reviews struct {
 }
 
 func newReviews(s *Server) *reviews {
-	cfg, file := s.cfg.Review, ""
-	if s.cfg.StateDir != "" {
-		file = filepath.Join(s.cfg.StateDir, trialFile)
-	}
+	cfg := s.cfg.Review
 	r := &reviews{takeovers: newTakeovers(s)}
 	if cfg.TrialProxy == nil {
 		return r
 	}
 	r.trial = trial.New(trial.Config{
-		Support: cfg.TrialProxy, Traffic: cfg.TrialTraffic, Timeout: cfg.TrialTimeout, File: file, Log: s.cfg.Logger.With("component", "trial"),
+		Support: cfg.TrialProxy, Traffic: cfg.TrialTraffic, Timeout: cfg.TrialTimeout, Log: s.cfg.Logger.With("component", "trial"),
 		Served: func() *table.Table { return s.publisher.Table() }, Namespaces: r.takeovers.namespaces,
 	})
 	s.registry.MustRegister(r.trial)
@@ -47,14 +39,6 @@ func (r *reviews) review(before, after *table.Table) publish.Objections {
 		}
 	}
 	return objections
-}
-
-// failures returns the failed trials of this server, for webhooks.
-func (r *reviews) failures() []api.TrialFailure {
-	if r.trial == nil {
-		return []api.TrialFailure{}
-	}
-	return r.trial.Status().Failed
 }
 
 // run tries new routes and looks for takeovers in published tables until the context ends.

@@ -58,7 +58,7 @@ type Config struct {
 	Canary    CanaryConfig
 	// History is how many bytes the history of objects may have, by default [DefaultHistory]; without a StateDir, 16 MiB at most.
 	History int64
-	// StateDir is the folder of the last-known-good file, the decisions and the control socket; empty means none of them.
+	// StateDir is the folder of the last-known-good file, the history and the control socket; empty means none of them.
 	StateDir string
 
 	// Address is the main listener, by default [DefaultAddress]. SupportAddress is the listener for operators; empty turns it off.
@@ -148,11 +148,11 @@ type Server struct {
 	tables    tables
 	publisher *publish.Publisher
 	kept      keptAnswer
-	compiler  *poller.Compiler   // nil in a relay
-	relay     *dataplane.Relay   // nil except in a relay
-	decisions *publish.Decisions // in memory only without a state folder
-	reviews   *reviews           // nil in a relay
-	history   *recorder          // nil in a relay
+	compiler  *poller.Compiler // nil in a relay
+	relay     *dataplane.Relay // nil except in a relay
+	decisions publish.Decisions
+	reviews   *reviews  // nil in a relay
+	history   *recorder // nil in a relay
 	questions *questions
 	clients   *clients
 	endpoints []httpserve.Endpoint // of both listeners
@@ -232,7 +232,6 @@ func (s *Server) newTables() error {
 	if s.canary, err = newCanary(s); err != nil {
 		return err
 	}
-	s.decisions = publish.OpenDecisions(s.cfg.StateDir, s.log)
 	if s.cfg.Source == nil {
 		return s.newRelay()
 	}
@@ -266,8 +265,10 @@ func (s *Server) newPoller() error {
 	polls := poller.Config{
 		Trace:  s.cfg.Tracing.Reads(),
 		Source: s.cfg.Source, Compile: s.compiler.Compile, Publisher: s.publisher, Origin: s.cfg.Origin,
-		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: probeInterval(s.cfg.Interval),
-		Logger: s.cfg.Logger, Metrics: poller.NewMetrics(s.registry),
+		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff,
+		// Only route servers send a failed source small requests: a cluster has two or three of them, but hundreds of data planes.
+		ProbeInterval: max(min(cmp.Or(s.cfg.Interval, poller.DefaultInterval)/3, time.Second), time.Millisecond),
+		Logger:        s.cfg.Logger, Metrics: poller.NewMetrics(s.registry),
 	}
 	if tried := s.reviews.trial; tried != nil {
 		polls.Settle, polls.Reviewed = tried.Settle, tried.Changed()
@@ -289,12 +290,6 @@ func (s *Server) lastKnownGood(metrics *publish.Metrics) publish.FileConfig {
 	writes.WithLabelValues(publish.LastKnownGoodName, "error")
 	metrics.CountWrites(func(file, result string) { writes.WithLabelValues(file, result).Inc() })
 	return publish.LastKnownGood(s.cfg.StateDir)
-}
-
-// probeInterval returns how often a route server sends a small request to a failed source, to read again as soon as it answers.
-// Only route servers may do so: a cluster has two or three of them, but hundreds of data planes.
-func probeInterval(interval time.Duration) time.Duration {
-	return max(min(cmp.Or(interval, poller.DefaultInterval)/3, time.Second), time.Millisecond)
 }
 
 // newRelay creates the relay. Its client keeps the last-known-good file, and names that table to the server above after a restart.
@@ -382,7 +377,6 @@ func (s *Server) runTables(ctx context.Context) error {
 	}
 	err := s.tables.Run(ctx)
 	beside.Wait()
-	s.decisions.Close()
 	return err
 }
 
@@ -399,7 +393,7 @@ func (s *Server) askPeers(ctx context.Context) {
 			}
 			return err
 		}); err != nil {
-			s.log.Info("no other replica says what is frozen and pinned, the state folder does", "reason", err)
+			s.log.Info("freezes and pins come from the state folder, no other replica answers", "reason", err)
 		}
 	}
 	if s.cfg.FromPeers != nil && s.history.Empty() {
@@ -431,7 +425,7 @@ func (s *Server) adopt(ctx context.Context) {
 		})
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			s.log.Debug("not every replica says what its guard keeps", "error", err)
+			s.log.Debug("not every replica answers what its guard keeps", "error", err)
 		}
 		s.publisher.Adopt(all)
 	}

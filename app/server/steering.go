@@ -91,7 +91,7 @@ func readCommand(form url.Values, now time.Time) (c command, err error) {
 		case err != nil:
 			return c, err
 		case c.Scope.Namespace != "":
-			return c, errors.New("want a namespace or an object, not both")
+			return c, errors.New("must be a namespace or an object, not both")
 		case ref.Kind == kube.KindService:
 			return c, errors.New("a Service cannot be steered: its endpoints are always those of today")
 		}
@@ -110,14 +110,14 @@ func readCommand(form url.Values, now time.Time) (c command, err error) {
 		}
 		switch at := form.Get("at"); {
 		case at != "" && form.Get("entry") != "":
-			return c, errors.New("want an entry of the history or a time, not both")
+			return c, errors.New("must be an entry of the history or a time, not both")
 		case at != "":
 			if c.at, err = moment(at, now); err != nil {
 				return c, err
 			}
 		default:
 			if c.entry, err = strconv.ParseUint(form.Get("entry"), 10, 64); err != nil {
-				return c, fmt.Errorf("entry %q: want the number of an entry of the history", form.Get("entry"))
+				return c, fmt.Errorf("entry %q: must be the number of an entry of the history", form.Get("entry"))
 			}
 		}
 	case api.SteerRelease:
@@ -143,9 +143,9 @@ func readCommand(form url.Values, now time.Time) (c command, err error) {
 		c.Until = now.Add(api.DefaultSteering).UTC()
 	default:
 		if c.Until, err = time.Parse(time.RFC3339, until); err != nil {
-			err = fmt.Errorf("until %q: want a time such as 2026-11-25T12:03:00Z, or %q", until, api.SteerRelease)
+			err = fmt.Errorf("until %q: must be a time such as 2026-11-25T12:03:00Z, or %q", until, api.SteerRelease)
 		} else if left := c.Until.Sub(now); left <= 0 || left > api.MaxSteering {
-			err = fmt.Errorf("until %s: want a time within the next %v; longer lasts only what has a reason and no end", until, api.MaxSteering)
+			err = fmt.Errorf("until %s: must be a time within the next %v; longer lasts only what has a reason and no end", until, api.MaxSteering)
 		}
 	}
 	return c, err
@@ -258,7 +258,7 @@ func (s *Server) differing(c *command) ([]*history.Version, error) {
 	}
 	served := s.publisher.Served()
 	if served == nil || served.Snapshot == nil {
-		return nil, errors.New("nothing was read yet, so nobody knows what would change")
+		return nil, errors.New("nothing was read yet, so the changes are unknown")
 	}
 	now := s.history.VersionsOf(&served.Snapshot.Intent)
 	pinned := make(map[kube.Ref]bool) // by an earlier command, which other replicas may lack
@@ -280,7 +280,7 @@ func (s *Server) differing(c *command) ([]*history.Version, error) {
 		}
 	}
 	if len(versions) == 0 && c.deleted {
-		return nil, fmt.Errorf("%w: no object of entry %d is gone there", history.ErrNoEntry, c.entry)
+		return nil, fmt.Errorf("%w: every object of entry %d exists", history.ErrNoEntry, c.entry)
 	}
 	if len(versions) == 0 && c.Scope.Name != "" {
 		return nil, fmt.Errorf("%s: %w", c.Scope, history.ErrNoEntry)

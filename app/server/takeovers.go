@@ -122,10 +122,10 @@ func concerned(body, cluster *kube.Snapshot) (objects []kube.Object, _ error) {
 		objects = append(objects, o)
 	}
 	if len(objects)+len(namespaces) == 0 {
-		return nil, errors.New("want Ingresses or RouteGroups, or Services of some, as YAML or JSON")
+		return nil, errors.New("the body must be Ingresses or RouteGroups, or Services of some, as YAML or JSON")
 	}
 	if len(objects) > maxTakeoverObjects {
-		return nil, fmt.Errorf("%d objects: want at most %d", len(objects), maxTakeoverObjects)
+		return nil, fmt.Errorf("%d objects: must be at most %d", len(objects), maxTakeoverObjects)
 	}
 	for o := range cluster.Objects() {
 		if ref := o.Ref(); namespaces[ref.Namespace] && !has[ref] {
@@ -165,7 +165,6 @@ type takeovers struct {
 type checked struct {
 	before, after *table.Table
 	newest        *compile.Result
-	report        *takeover.Report
 	objections    publish.Objections
 }
 
@@ -214,18 +213,6 @@ func (n *takeovers) ownerFunc(before, after *kube.Snapshot) shadowdiff.OwnerFunc
 	}
 }
 
-// between returns the takeovers between two consecutively served tables: those that the policy has allowed, if it has just looked
-// at them.
-func (n *takeovers) between(ctx context.Context, before, after side) *takeover.Report {
-	n.mu.Lock()
-	known := n.checked
-	n.mu.Unlock()
-	if known.report != nil && known.before == before.table && known.after == after.table {
-		return known.report
-	}
-	return n.find(before, after, func() bool { return ctx.Err() != nil })
-}
-
 // inspect describes an object of the newest read.
 func (n *takeovers) inspect(ref kube.Ref) (found compile.Inspection, ok bool) {
 	if newest := n.s.compiler.Latest(); newest != nil {
@@ -266,7 +253,7 @@ func (n *takeovers) refused(before, after *table.Table) publish.Objections {
 		for id, detail := range policy.Refused(report, n.allowed) {
 			objections[id] = publish.Objection{Reason: publish.ReasonTakeover, Detail: detail}
 		}
-		n.checked = checked{before, after, latest, report, objections}
+		n.checked = checked{before, after, latest, objections}
 	}
 	return maps.Clone(n.checked.objections) // the publisher removes entries from it
 }
@@ -301,7 +288,7 @@ func (n *takeovers) run(ctx context.Context) {
 		if served := n.s.publisher.Served(); served != nil {
 			now := side{served.Table, served.Snapshot}
 			if last.table != nil && last.table != now.table {
-				n.note(n.between(ctx, last, now), served.Committed.UTC())
+				n.note(n.find(last, now, func() bool { return ctx.Err() != nil }), served.Committed.UTC())
 			}
 			last = now
 		}

@@ -85,12 +85,10 @@ func changeWords(e *api.HistoryEntry) string {
 	return fmt.Sprintf("%s%s %s by %s", c.Ref, more, c.What, cmp.Or(managerOf(c.By), "unknown"))
 }
 
-// lastChange returns the newest change of an object that exists, in words.
+// lastChange returns the newest change, in words.
 func (s *Server) lastChange() string {
-	if served := s.publisher.Served(); served != nil {
-		if c := newestChange(served.Snapshot); c != nil {
-			return fmt.Sprintf("%s by %s at %s", c.Object, cmp.Or(c.By, "unknown"), clock(c.At))
-		}
+	if c := s.newestChange(); c != nil {
+		return fmt.Sprintf("%s by %s at %s", c.Object, cmp.Or(c.By, "unknown"), clock(c.At))
 	}
 	return "unknown"
 }

@@ -52,13 +52,12 @@ type controller struct {
 	cfg          *Config // read only
 	log          *slog.Logger
 	cache        *etagcache.Cache
-	sink         publish.Sink // the cache, or a stage before it
 	metrics      *metrics
 	fetchMetrics *dataplane.Metrics
 	shadow       *shadow
 	proof        *proof
-	zoneOf       dataplane.Zone     // zone of computed tables
-	decisions    *publish.Decisions // kept only in memory without a state folder
+	zoneOf       dataplane.Zone // zone of computed tables
+	decisions    publish.Decisions
 
 	calls  chan func()
 	reload chan struct{} // of capacity 1: read the mode file now
@@ -82,6 +81,8 @@ type controller struct {
 	begun     time.Time
 	isBooted  bool
 
+	rank atomic.Int64 // in the fleet, as the last route server that knew it answered; negative for unknown
+
 	// for handlers
 	shown     atomic.Pointer[modeReport]
 	selfNow   atomic.Pointer[selfProducer]
@@ -94,13 +95,12 @@ func newController(cfg *Config, d *rollout.Decider, modes *modeFile, cache *etag
 		metrics: newMetrics(cfg.Registry), fetchMetrics: dataplane.NewMetrics(cfg.Registry),
 		calls: make(chan func()), reload: make(chan struct{}, 1), ended: make(chan struct{}), booted: make(chan struct{}),
 	}
+	c.rank.Store(-1)
 	c.turns.self, c.turns.remote = make(turn, 1), make(turn, 1)
-	c.decisions = publish.OpenDecisions(cfg.StateDir, log)
 	c.proof = newProof(cfg.StateDir, c.metrics, log)
-	c.sink = cache
 	var err error
 	if c.served, err = publish.NewSwitch(publish.SwitchConfig{
-		Sink: c.sink, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,
+		Sink: cache, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,
 		Decided: c.decisions.Append,
 		File:    publish.FileConfig{Name: "routes", Path: cfg.RoutesFile, Plain: true},
 		Top: func() uint64 {
@@ -163,7 +163,6 @@ func (c *controller) run(ctx context.Context) {
 	close(c.ended)
 	c.producers.Wait()
 	c.served.Flush()
-	c.decisions.Close()
 	c.proof.flush()
 }
 
@@ -194,6 +193,7 @@ func (c *controller) readMode() {
 // decide determines the mode in force, and whether to fall back.
 func (c *controller) decide(now time.Time) {
 	before := c.decision
+	c.decider.SetRank(int(c.rank.Load()))
 	c.decision = c.decider.Decide(c.shadow.evidence(now, c.decision.Mode))
 	d := c.decision
 	if d.Mode != before.Mode || c.target == "" {

@@ -91,7 +91,7 @@ func limited(a httpserve.Access, endpoints []httpserve.Endpoint) []httpserve.End
 func (c *controller) held() (held httpserve.Held, ok bool) {
 	c.call(func() {
 		if p := c.served.Pending(); p != nil && p.Guard.Held {
-			held, ok = httpserve.Held{Served: c.served.Table(), Table: p.Table, State: p.Guard}, true
+			held, ok = httpserve.Held{Served: c.served.Table(), Table: p.Table, State: p.Guard.Guard}, true
 		}
 	})
 	var publishers []*publish.Publisher
@@ -106,7 +106,7 @@ func (c *controller) held() (held httpserve.Held, ok bool) {
 			break
 		}
 		served, table, state := g.Comparison()
-		held, ok = httpserve.Held{Served: served, Table: table, State: state, Kept: g.Kept()}, table != nil && state.Held
+		held, ok = httpserve.Held{Served: served, Table: table, State: state.Guard}, table != nil && state.Held
 	}
 	held.Owner = c.owners()
 	return held, ok

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/routesrv/routesrv/fleet"
@@ -22,20 +21,18 @@ const (
 	metricsTimeout = 2 * time.Second
 )
 
-// metricsReader reads the metrics of one Skipper: requests, errors, routes, and whether it has applied a table. It must not be
-// used concurrently.
+// metricsReader reads the metrics of one Skipper: its start, its routes, and whether it has applied a table. It must not be used
+// concurrently.
 //
 // It supports both formats of Skipper, Prometheus text and codahale's JSON. A figure without a series is omitted. A proxy of a
 // large cluster has series for each route, host and method, of many megabytes, so it asks only for the families that it uses
-// (name[]=), and skips the others in the answer of a proxy that ignores this. If these are still more than maxMetricsText, it
-// reads without those that have series for each route: then errors are counted by the proxy's totals.
+// (name[]=), and skips the others in the answer of a proxy that ignores this.
 type metricsReader struct {
 	url    *url.URL
 	client *http.Client
 	log    *slog.Logger
 
 	failing bool
-	brief   bool           // the proxy has too many series for each route
 	before  *fleet.Figures // from the previous call
 	fetched time.Time      // of the table that the next two fields are about
 	updates uint64         // before it was fetched
@@ -60,10 +57,6 @@ func newMetricsReader(address string, transport http.RoundTripper, log *slog.Log
 // Read reads the metrics. It logs when reading begins to fail and when it works again.
 func (r *metricsReader) Read(ctx context.Context) (*fleet.Figures, error) {
 	f, err := r.read(ctx)
-	if errors.Is(err, errTooLong) && !r.brief {
-		r.brief = true
-		f, err = r.read(ctx)
-	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -75,11 +68,7 @@ func (r *metricsReader) Read(ctx context.Context) (*fleet.Figures, error) {
 			r.log.Info("reading the metrics of the proxy works again")
 		}
 	}
-	if err != nil {
-		r.brief = false // another process may answer next
-		return nil, err
-	}
-	return f, nil
+	return f, err
 }
 
 // Judge sets RefusedNew of the last figures, and reports how far the proxy is with the table that it fetched at the given time;
@@ -142,7 +131,7 @@ func (r *metricsReader) read(ctx context.Context) (*fleet.Figures, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("status %d", resp.StatusCode)
 	}
-	f, err := parseMetrics(&limitedReader{r: resp.Body, limit: maxMetrics}, r.names())
+	f, err := parseMetrics(&limitedReader{r: resp.Body, limit: maxMetrics})
 	if err != nil {
 		return nil, err
 	}
@@ -150,34 +139,21 @@ func (r *metricsReader) read(ctx context.Context) (*fleet.Figures, error) {
 	return f, nil
 }
 
-// The families that are read: those with few series, and those with series for each route.
-var (
-	families = []string{
-		"skipper_custom_total", "skipper_custom_gauges", "skipper_custom_duration_seconds", "skipper_route_error_total",
-		"skipper_route_invalid", "skipper_backend_5xx_duration_seconds", "process_start_time_seconds",
+// families returns the families that are read. The first one has a series for each protocol of requests, whatever the proxy does.
+func families() []string {
+	return []string{
+		"skipper_custom_total", "skipper_custom_gauges", "skipper_custom_duration_seconds", "skipper_route_invalid", "process_start_time_seconds",
 	}
-	routeFamilies = []string{"skipper_backend_error_total", "skipper_serve_route_count", "skipper_response_duration_seconds"}
-)
+}
 
 // address returns the URL with the names of the families. A proxy that does not know this parameter sends everything.
 func (r *metricsReader) address() string {
 	u := *r.url
 	query := u.Query()
-	query["name[]"] = append(query["name[]"], r.names()...)
+	query["name[]"] = append(query["name[]"], families()...)
 	u.RawQuery = query.Encode()
 	return u.String()
 }
-
-// names returns the families to read.
-func (r *metricsReader) names() []string {
-	if r.brief {
-		return families
-	}
-	return slices.Concat(families, routeFamilies)
-}
-
-// errTooLong reports that the metrics exceed the limit on their size.
-var errTooLong = errors.New("the metrics are too long")
 
 // limitedReader returns an error where an io.LimitReader would return EOF.
 type limitedReader struct {
@@ -187,7 +163,7 @@ type limitedReader struct {
 
 func (l *limitedReader) Read(p []byte) (int, error) {
 	if l.read >= l.limit {
-		return 0, fmt.Errorf("%w: more than %d MiB", errTooLong, l.limit>>20)
+		return 0, fmt.Errorf("the metrics are too long: more than %d MiB", l.limit>>20)
 	}
 	n, err := l.r.Read(p[:min(len(p), l.limit-l.read)])
 	l.read += n

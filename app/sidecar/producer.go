@@ -92,7 +92,7 @@ type selfSink struct {
 func (selfSink) Restore(*table.Table, time.Time) {}
 
 func (s selfSink) Begin() func(*table.Table, table.Read) {
-	end := s.c.sink.Begin()
+	end := s.c.cache.Begin()
 	return func(t *table.Table, r table.Read) { s.c.selfRead(s.p, end, t, r) }
 }
 
@@ -216,7 +216,7 @@ func (c *controller) remoteAnswered(p *remoteProducer, t *table.Table, r table.R
 		p.shown = p.answered
 		p.offer, p.url = publish.Offer{Table: t, Read: r}, url
 		if c.active == &p.producer {
-			c.show(c.sink.Begin(), p.offer, url)
+			c.show(c.cache.Begin(), p.offer, url)
 		} else {
 			c.switchTo(&p.producer)
 		}

@@ -112,7 +112,7 @@ type Config struct {
 	Drain           time.Duration
 	ShutdownTimeout time.Duration
 
-	// StateDir is the folder for the last-known-good file, the file of decisions and the control socket; empty keeps none of them.
+	// StateDir is the folder for the last-known-good file and the control socket; empty keeps neither.
 	StateDir string
 	// RoutesFile is a plain eskip document with the served table, for a proxy that reads one (-routes-file) as the same user: it has
 	// mode 0600. Empty means no file.

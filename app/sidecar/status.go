@@ -12,7 +12,6 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/poller"
-	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -24,6 +23,7 @@ type modeReport struct {
 	Refused       string                    `json:"refused,omitempty"` // why Asked is not in force, and what to do
 	ModeFileError string                    `json:"mode_file_error,omitempty"`
 	Origin        origin                    `json:"origin"`
+	Rank          *int64                    `json:"rank,omitempty"` // if the setting is a number of nodes; -1 while it is not known
 	pre           *fleet.Pre                // for the report, likewise
 	CutoverReady  *bool                     `json:"cutover_ready,omitempty"` // as the metric of this name; only in mode Pre
 	Cutover       *cutoverReport            `json:"cutover,omitempty"`       // in mode Pre
@@ -51,6 +51,9 @@ type switchReport struct {
 func (c *controller) report(now time.Time) {
 	d := c.decision
 	v := &modeReport{Mode: d.Mode, Asked: d.Asked, Setting: c.decider.Setting(), Refused: d.Refused, Origin: c.origin()}
+	if v.Setting.Count > 0 {
+		v.Rank = new(c.rank.Load())
+	}
 	if c.modes != nil {
 		v.ModeFileError = c.modes.problem
 	}
@@ -69,7 +72,7 @@ func (c *controller) report(now time.Time) {
 	if x := c.served.Pending(); c.origin() != c.target || x != nil {
 		v.Switch = &switchReport{To: c.target, Waiting: "it has not shown a table yet"}
 		if x != nil {
-			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.Since, x.Waiting, x.Guard.Report(nil)
+			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.Since, x.Waiting, x.Guard.Guard
 		}
 	}
 	if f := c.falling; d.Mode == rollout.Exec {
@@ -108,7 +111,7 @@ type selfReport struct {
 func (s *Sidecar) status() statusReport {
 	r := statusReport{
 		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, Share: s.member, modeReport: s.controller.shown.Load(),
-		RoutesFile: s.controller.served.File(), Decisions: s.controller.decisions.Last(publish.ShownDecisions),
+		RoutesFile: s.controller.served.File(), Decisions: s.controller.decisions.Last(),
 		Proof: s.controller.proof.status(),
 	}
 	if r.Table = s.cache.Status(); r.Table != nil {
@@ -116,7 +119,7 @@ func (s *Sidecar) status() statusReport {
 	}
 	if p := s.controller.selfNow.Load(); p != nil {
 		r.Self = &selfReport{
-			Fallback: p.fallback, Source: p.poller.Status(), Guard: p.publisher.State().Report(p.publisher.Kept()),
+			Fallback: p.fallback, Source: p.poller.Status(), Guard: p.publisher.State().Guard,
 			Problems: poller.CountBySeverity(p.compiler.Problems()),
 		}
 	}
@@ -164,10 +167,15 @@ func (s *Sidecar) report(ctx context.Context) {
 	reporter := &fleet.Reporter{
 		Logger: s.log,
 		Send: func(ctx context.Context, body []byte) error {
-			if p := s.controller.remoteNow.Load(); p != nil {
-				return p.client.Report(ctx, body)
+			p := s.controller.remoteNow.Load()
+			if p == nil {
+				return nil
 			}
-			return nil
+			rank, err := p.client.Report(ctx, body)
+			if rank >= 0 { // the last one stays in force while no server knows it
+				s.controller.rank.Store(int64(rank))
+			}
+			return err
 		},
 		Collect: s.collect,
 	}
@@ -191,7 +199,8 @@ func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 	if proven, ok := s.controller.proof.proven(); ok {
 		r.Proven = fleet.Name{Digest: proven.Table.Digest(), Revision: proven.Table.Revision()}
 	}
-	r.Pre = s.controller.shown.Load().pre
+	shown := s.controller.shown.Load()
+	r.Pre, r.WantsRank = shown.pre, shown.Setting.Count > 0
 	var at time.Time
 	if r.Fetched, at = s.controller.proof.hasFetched(); !r.Fetched.IsZero() {
 		r.FetchedAgo = max(0, now.Sub(at).Seconds())

@@ -28,7 +28,7 @@ const (
 const (
 	causeRead          = "read"
 	causeLastKnownGood = "last_known_good"
-	causeReleased      = "released" // an operator accepted or steered it
+	causeReleased      = "released" // an operator accepted or steered it, or a soak ended
 )
 
 // read is the trace of one read. It belongs to the goroutine of the poller, which also publishes the result of the read.

@@ -357,3 +357,31 @@ func (t *Trial) ordered(units [][]Call) (sorted [][]Call, safe int) {
 	}
 	return append(sorted, rest...), len(sorted)
 }
+
+// Limits of the verdicts.
+const (
+	maxKnown      = 100_000
+	maxKnownBytes = 64 << 20 // of their texts
+)
+
+// trim drops a tenth of the verdicts if there are too many: the oldest accepted ones first, then the oldest others. The caller
+// holds mu.
+func (t *Trial) trim() {
+	size := func(c Call) int { return len(c.Text) + len(t.known[c].Words) }
+	bytes := 0
+	for c := range t.known {
+		bytes += size(c)
+	}
+	if len(t.known) <= maxKnown && bytes <= maxKnownBytes {
+		return
+	}
+	rank := func(c Call) int { return slices.Index([]Result{Refused, Accepted}, t.known[c].Result) }
+	kept := 0
+	for i, c := range slices.SortedFunc(maps.Keys(t.known), func(a, b Call) int {
+		return cmp.Or(rank(a)-rank(b), t.known[b].At.Compare(t.known[a].At))
+	}) {
+		if kept += size(c); i >= maxKnown*9/10 || kept > maxKnownBytes*9/10 {
+			delete(t.known, c)
+		}
+	}
+}

@@ -2,8 +2,6 @@ package trial
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -128,48 +126,20 @@ func testSuspectsDoNotLapse(t *testing.T) {
 	}
 }
 
-func TestVerdictsOutliveTheProcess(t *testing.T) { synctest.Test(t, testVerdictsOutliveTheProcess) }
+// TestAnotherBuildTriesEverythingAgain: another version of the proxy may survive a text.
+func TestAnotherBuildTriesEverythingAgain(t *testing.T) {
+	synctest.Test(t, testAnotherBuildTriesEverythingAgain)
+}
 
-func testVerdictsOutliveTheProcess(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "trial.json")
+func testAnotherBuildTriesEverythingAgain(t *testing.T) {
 	after := tableOf(t, `a: Path("/a") -> dieAtLoad() -> <shunt>; b: Path("/b") -> setPath("/") -> <shunt>;`)
 	s := newStandIn(t)
-	ctx, stop := context.WithCancel(t.Context())
-	first := New(Config{File: path, Support: s.support, Traffic: s.traffic})
-	done := s.serve(ctx, first)
-	reviewed(t, first, nil, after, func(o publish.Objections) bool { return len(o) == 1 && !o["a"].Pending })
-	stop()
-	done()
-	deaths := s.deaths.Load()
-
-	again := New(Config{File: path, Support: s.support, Traffic: s.traffic})
-	if o := again.Review(nil, after); len(o) != 1 || o["a"].Pending || s.deaths.Load() != deaths {
-		t.Errorf("after a restart: %+v", o)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
-	}
-
-	// Another version of the proxy may survive it; so everything that is served is tried again.
+	trial := start(t, s, Config{Served: func() *table.Table { return after }})
+	reviewed(t, trial, nil, after, func(o publish.Objections) bool { return len(o) == 1 && !o["a"].Pending })
 	s.mu.Lock()
 	s.build, s.immortal = "go1.27", true
 	s.mu.Unlock()
-	ctx, stop = context.WithCancel(t.Context())
-	again = New(Config{File: path, Support: s.support, Traffic: s.traffic, Served: func() *table.Table { return after }})
-	done = s.serve(ctx, again)
-	reviewed(t, again, nil, after, func(o publish.Objections) bool { return len(o) == 0 })
-	stop()
-	done()
-	if err := os.WriteFile(path, []byte("{torn"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	torn := New(Config{File: path, Support: s.support, Traffic: s.traffic})
-	if o := torn.Review(nil, after); len(o) != 2 || !o["a"].Pending {
-		t.Errorf("with a torn file: %+v", o)
-	}
-	if _, err := os.Stat(path); err == nil {
-		t.Error("the torn file is still in its place")
-	}
+	reviewed(t, trial, nil, after, func(o publish.Objections) bool { return len(o) == 0 })
 }
 
 // TestAProxyWithoutTrafficLoads: texts are loaded although no request gets through.

@@ -26,9 +26,8 @@ type outcome struct {
 // slow is the result of a table that the proxy survives, but that delays others. It is no verdict.
 const slow Result = "slow"
 
-// Run tries calls until the context ends, then waits for a write of the file in progress.
+// Run tries calls until the context ends.
 func (t *Trial) Run(ctx context.Context) {
-	defer t.flush()
 	for ctx.Err() == nil {
 		s := t.next(time.Now())
 		if len(s.units) > 0 {
@@ -113,7 +112,7 @@ func (t *Trial) answers(err error) {
 	case err != nil && was == nil:
 		t.log.Error(LogSilent, "error", err)
 	case err == nil && was != nil:
-		t.log.Info(LogAnswers)
+		t.log.Info("trial proxy answers")
 	}
 }
 
@@ -165,7 +164,7 @@ func (t *Trial) builds(s sign) {
 	clear(t.known)
 	t.mu.Unlock()
 	if was != "" {
-		t.log.Warn(LogBuild, "was", was, "is", s.build)
+		t.log.Warn("the proxy has another version; every text is tried again", "was", was, "is", s.build)
 	}
 	if t.cfg.Served != nil {
 		if table := t.cfg.Served(); table != nil {
@@ -276,7 +275,8 @@ func (t *Trial) takesRequests(ctx context.Context) bool {
 	t.unused = err != nil
 	t.mu.Unlock()
 	if err != nil && !was {
-		t.log.Error(LogUnused, "listener", t.cfg.Traffic.String(), "error", err)
+		t.log.Error("trial proxy does not accept requests; texts are loaded but not exercised",
+			"listener", t.cfg.Traffic.String(), "error", err)
 	}
 	return err == nil
 }
@@ -388,9 +388,9 @@ func (t *Trial) record(s step, out outcome, before sign, now time.Time) {
 	}
 	t.trim()
 	t.mu.Unlock()
-	t.writer.Request()
 	if n := len(s.calls()); !t.went && n > 1 {
-		t.log.Warn(LogSuspects, "count", n, "namespaces", len(s.units), "seen", string(out.result), "words", out.words)
+		t.log.Warn("trial proxy did not survive a table; searching for the text",
+			"count", n, "namespaces", len(s.units), "seen", string(out.result), "words", out.words)
 	}
 	for _, f := range failed {
 		t.log.Error(LogFailed, "text", f.Text, "verdict", f.Verdict, "words", f.Words)

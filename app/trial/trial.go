@@ -13,7 +13,8 @@
 // round, parts of it are tried until the harmful namespace is found; all others are retried at once. That namespace is then tried
 // alone, after the others, with growing delays.
 //
-// Verdicts belong to a build of the proxy. Another build tries everything again, including all calls of the served table.
+// Verdicts are in memory, and belong to a build of the proxy. After a restart, and with another build, everything is tried again,
+// including all calls of the served table.
 //
 // # Without an answer
 //
@@ -34,20 +35,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/api"
-	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/table"
 )
 
 // Log messages of this package.
 const (
-	LogSilent   = "trial proxy does not answer"
-	LogAnswers  = "trial proxy answers"
-	LogFailed   = "text failed its trial"
-	LogSuspects = "trial proxy did not survive a table; searching for the text"
-	LogLapsed   = "texts pass without a trial, because the trial proxy does not answer"
-	LogUnused   = "trial proxy does not accept requests; texts are loaded but not exercised"
-	LogBuild    = "the proxy has another version; every text is tried again"
-	LogFile     = "cannot read or write verdicts of trials; a restart tries every text again"
+	LogSilent = "trial proxy does not answer"
+	LogFailed = "text failed its trial"
+	LogLapsed = "texts pass without a trial, because the trial proxy does not answer"
 )
 
 // Result is the result of a trial.
@@ -75,8 +70,6 @@ type Config struct {
 	Support, Traffic *url.URL
 	// Timeout is how long a call waits for a proxy that does not answer. Default DefaultTimeout.
 	Timeout time.Duration
-	// File keeps verdicts across restarts; optional.
-	File string
 	// Served returns the served table, or nil before the first one. A new build of the proxy tries its calls. It may be nil.
 	Served func() *table.Table
 	// Namespaces returns a function from the ids of routes of the newest read to their namespaces; "" if no object has the route.
@@ -115,8 +108,6 @@ type Trial struct {
 	limits
 	log *slog.Logger
 
-	writer *durable.Writer // of the file
-
 	wake    chan struct{} // there is something to try
 	changed chan struct{} // there are new verdicts
 
@@ -136,7 +127,7 @@ type Trial struct {
 	unused   bool      // it does not accept requests
 }
 
-// New returns a trial with the verdicts of the file. Run must be called.
+// New returns a trial without verdicts. Run must be called.
 func New(cfg Config) *Trial {
 	cfg.Log, cfg.Timeout = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), cmp.Or(cfg.Timeout, DefaultTimeout)
 	if cfg.Namespaces == nil {
@@ -155,8 +146,6 @@ func New(cfg Config) *Trial {
 	}
 	t.doc.local = loopback(cfg.Support.Host)
 	t.doc.set(nil)
-	t.writer = durable.NewWriter(t.write)
-	t.load()
 	return t
 }
 

@@ -114,12 +114,12 @@ func (h *handler) answer(r *admissionv1.AdmissionRequest) (_ *admissionv1.Admiss
 	case v.Skipped:
 		return response, resultSkipped
 	}
-	response.Warnings = warnings(slices.Concat(texts(v.Refused), v.Taken, v.Trials, v.Takeovers, texts(v.Warnings)))
+	response.Warnings = warnings(slices.Concat(texts(v.Refused), v.Taken, v.Takeovers, texts(v.Warnings)))
 	switch {
 	case len(v.Refused)+len(v.Taken) > 0:
 		response.Allowed = false
 		response.Result = refusal(v)
-		response.Warnings = warnings(slices.Concat(v.Trials, v.Takeovers, texts(v.Warnings)))
+		response.Warnings = warnings(slices.Concat(v.Takeovers, texts(v.Warnings)))
 		h.log.Info("object refused", "kind", kind, "namespace", r.Namespace, "name", r.Name, "operation", r.Operation,
 			"user", r.UserInfo.Username, "problems", response.Result.Message)
 		return response, resultRefused

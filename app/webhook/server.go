@@ -31,8 +31,6 @@ type Config struct {
 	Scope   kube.Selection // of the objects that the route server reads
 	// RefuseTakeovers refuses objects that take requests of other namespaces, or may do so. Otherwise the author is warned.
 	RefuseTakeovers bool
-	// Failures returns the failed trials of route servers; optional.
-	Failures Failures
 
 	Interval, MaxBackoff time.Duration // zero means the defaults of package poller
 
@@ -120,14 +118,7 @@ func health(j *Judge) http.Handler {
 // Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
 // or fails.
 func (s *Server) Run(ctx context.Context) error {
-	return s.listeners.Run(ctx, func(ctx context.Context) {
-		var beside sync.WaitGroup
-		if s.cfg.Failures != nil {
-			beside.Go(func() { s.followFailures(ctx) })
-		}
-		s.follow(ctx)
-		beside.Wait()
-	})
+	return s.listeners.Run(ctx, s.follow)
 }
 
 // Reload reads the cluster at once instead of after the interval.
@@ -141,9 +132,7 @@ func (s *Server) Reload() {
 
 // Messages of the log.
 const (
-	LogSnapshotFirst = "first snapshot taken, objects are judged against the cluster"
-	LogReadFailed    = "read of the cluster failed, objects are judged against the last snapshot"
-	LogReadRecovered = "read of the cluster succeeded again"
+	LogReadFailed = "read of the cluster failed, objects are judged against the last snapshot"
 )
 
 // follow keeps the snapshot of the judge up to date until ctx ends: it reads at once, at every interval, and whenever the source
@@ -178,9 +167,9 @@ func (s *Server) follow(ctx context.Context) {
 		s.metrics.read(err)
 		if err == nil {
 			if first {
-				s.log.Info(LogSnapshotFirst)
+				s.log.Info("first snapshot taken, objects are judged against the cluster")
 			} else if failures > 0 {
-				s.log.Info(LogReadRecovered, "failures", failures)
+				s.log.Info("read of the cluster succeeded again", "failures", failures)
 			}
 			if failures = 0; follows {
 				changed = source.Changed()
@@ -208,35 +197,6 @@ func (s *Server) read(ctx context.Context) (err error) {
 		s.judge.Take(snapshot)
 	}
 	return err
-}
-
-// Failures returns what failed the trials of route servers.
-type Failures func(context.Context) ([]api.TrialFailure, error)
-
-// LogTrialsUnknown means that no route server reports its trials. Reviews use the last known failures.
-const LogTrialsUnknown = "cannot get trial failures from any route server (--peers), using the last known ones"
-
-// followFailures updates the failed trials of the judge until the context ends.
-func (s *Server) followFailures(ctx context.Context) {
-	tick := time.NewTicker(s.cfg.Interval)
-	defer tick.Stop()
-	for unknown := false; ; {
-		failed, err := s.cfg.Failures(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			s.judge.TakeFailures(failed)
-		case !unknown:
-			s.log.Warn(LogTrialsUnknown, "error", err)
-		}
-		unknown = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
 }
 
 // Results of reviews.

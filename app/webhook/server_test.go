@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/app/webhook"
 	"github.com/routesrv/routesrv/compile/rules"
@@ -68,10 +67,7 @@ type running struct {
 	log           *syncBuffer
 }
 
-func run(t *testing.T, source sourceFunc) *running { return runWith(t, source, nil) }
-
-// runWith runs a webhook that asks for failures of trials.
-func runWith(t *testing.T, source sourceFunc, failures webhook.Failures) *running {
+func run(t *testing.T, source sourceFunc) *running {
 	t.Helper()
 	cert, key, pool := certificate(t)
 	r := &running{log: &syncBuffer{}}
@@ -79,7 +75,7 @@ func runWith(t *testing.T, source sourceFunc, failures webhook.Failures) *runnin
 	var mu sync.Mutex
 	opened := make(chan struct{}, 2)
 	server, err := webhook.New(webhook.Config{
-		Source: source, Failures: failures, Interval: 10 * time.Millisecond, MaxBackoff: 20 * time.Millisecond,
+		Source: source, Interval: 10 * time.Millisecond, MaxBackoff: 20 * time.Millisecond,
 		Address: "127.0.0.1:0", SupportAddress: "127.0.0.1:0",
 		Open: func(network, address string) (net.Listener, error) {
 			l, err := net.Listen(network, address)
@@ -263,28 +259,5 @@ func TestSlowBodiesDelayNoReview(t *testing.T) {
 	defer resp.Body.Close()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
 		t.Errorf("a review beside slow bodies: %s, %v", resp.Status, err)
-	}
-}
-
-// TestReadsDoNotWaitForRouteServers: the webhook keeps up with the cluster while a route server that it asks about trials does not answer.
-func TestReadsDoNotWaitForRouteServers(t *testing.T) {
-	asked, reads := make(chan struct{}), make(chan struct{})
-	r := runWith(t, func(ctx context.Context) (*kube.Snapshot, error) {
-		select {
-		case reads <- struct{}{}:
-		case <-ctx.Done():
-		}
-		return &kube.Snapshot{}, nil
-	}, func(ctx context.Context) ([]api.TrialFailure, error) {
-		close(asked) // twice would panic: one question at a time
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})
-	<-asked
-	for range 5 {
-		<-reads
-	}
-	if status := r.health(t); status != http.StatusOK { // the fifth read has begun, so four were taken
-		t.Errorf("health is %d", status)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/webhook"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
@@ -48,30 +47,5 @@ func TestTakeoversAreToldOrRefused(t *testing.T) {
 		if v, err := j.Review(kube.KindRouteGroup, c.object, c.object); err != nil || len(v.Taken)+len(v.Takeovers) > 0 {
 			t.Errorf("%t, again: %+v, %v", c.refuse, v, err)
 		}
-	}
-}
-
-// TestFailedTrialsAreTold: an author sees the words of the proxy that did not survive a filter of the object.
-func TestFailedTrialsAreTold(t *testing.T) {
-	j, err := webhook.NewJudge(rules.Options{}, kube.Selection{}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	object := []byte(`{"metadata": {"namespace": "shop", "name": "fatal"}, "spec": {"hosts": ["fatal.example.org"], "backends": [{"name": "b", "type": "shunt"}],
-		"routes": [{"pathSubtree": "/", "filters": ["setPath(\"/fatal\")"], "backends": [{"backendName": "b"}]}]}}`)
-	failed := []api.TrialFailure{
-		{Text: `setPath("/fatal")`, Verdict: "died", Words: "its process ended and was started again"}, {Text: "other()", Verdict: "refused"},
-	}
-	j.TakeFailures(failed)
-	const want = `trial: setPath("/fatal"): the trial proxy died: its process ended and was started again`
-	for range 2 { // before the first snapshot, and after it
-		if v, err := j.Review(kube.KindRouteGroup, object, nil); err != nil || !slices.Equal(v.Trials, []string{want}) {
-			t.Errorf("%+v, %v", v, err)
-		}
-		j.Take(shop(t))
-	}
-	j.TakeFailures(nil)
-	if v, err := j.Review(kube.KindRouteGroup, object, nil); err != nil || len(v.Trials) > 0 {
-		t.Errorf("nothing failed: %+v, %v", v, err)
 	}
 }

@@ -24,8 +24,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/routesrv/routesrv/api"
-	"github.com/routesrv/routesrv/app/trial"
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain"
@@ -33,7 +31,6 @@ import (
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/shadowdiff"
-	"github.com/routesrv/routesrv/table"
 )
 
 // Judge predicts the problems of an object. It is safe for concurrent use, except that only one goroutine may call Take.
@@ -44,7 +41,6 @@ type Judge struct {
 	proxy   match.Options
 	refuse  bool                                 // takeovers between namespaces
 	owners  atomic.Pointer[shadowdiff.OwnerFunc] // of the latest snapshot
-	failed  atomic.Pointer[[]api.TrialFailure]   // of the route servers
 	turns   sync.Map                             // namespace to *sync.Mutex
 }
 
@@ -86,8 +82,6 @@ type Verdict struct {
 	Refused, Warnings []rules.Problem
 	// Taken describe the takeovers that cause the refusal, Takeovers the others.
 	Takeovers, Taken []string
-	// Trials describe the filters and predicates of the object that failed a trial: route servers would keep the old version.
-	Trials []string
 }
 
 // Review judges an object, in JSON, that would replace old. old is empty for a new object. The kind is [kube.KindIngress] or
@@ -114,34 +108,7 @@ func (j *Judge) Review(kind kube.Kind, object, old []byte) (Verdict, error) {
 			v.Warnings = append(v.Warnings, p)
 		}
 	}
-	j.trials(&v, now)
 	return v, j.takeovers(&v, cluster, now)
-}
-
-// TakeFailures sets the failed trials of the route servers. It is safe for concurrent use.
-func (j *Judge) TakeFailures(failed []api.TrialFailure) { j.failed.Store(&failed) }
-
-// trials adds the failed trials of an object.
-func (j *Judge) trials(v *Verdict, tried takeover.Tried) {
-	failed := j.failed.Load()
-	if failed == nil || len(*failed) == 0 {
-		return
-	}
-	var routes []*table.Route
-	for _, r := range tried.Routes {
-		if r.Wins && r.Route != nil {
-			routes = append(routes, r.Route)
-		}
-	}
-	has := make(map[trial.Call]bool)
-	for _, c := range trial.CallsOf(slices.Values(routes)) {
-		has[c] = true
-	}
-	for _, f := range *failed {
-		if has[trial.Call{Text: f.Text, Predicate: f.Predicate}] {
-			v.Trials = append(v.Trials, fmt.Sprintf("trial: %s: %s", f.Text, trial.Verdict{Result: trial.Result(f.Verdict), Words: f.Words}))
-		}
-	}
 }
 
 // reviewSteps limits the cost of the search for takeovers of an object: about as many microseconds.

@@ -58,7 +58,6 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		{name: "no such fallback", args: []string{"--fallback", "yes"}, status: 2, stderr: `boot, never, always`},
 		{name: "too short", args: []string{"--fallback=after=1ms"}, status: 2, stderr: `from 1s to 720h`},
 		{name: "no such transport", args: []string{"--update-mode", "push"}, status: 2, stderr: `--update-mode: "push": must be one of auto, stream, poll`},
-		{name: "full tables all the time", args: []string{"--timing=full-fetch=1s"}, status: 2, stderr: `from 1m to 720h`},
 		{name: "no port", args: []string{"--address", "localhost"}, status: 2, stderr: `must be HOST:PORT`},
 		{
 			name: "Exec without a route server", args: []string{"--mode", "Exec", "--manifests", shop}, status: 2,
@@ -129,7 +128,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 	f, warnings, err := parse([]string{
 		"--mode=exec:25%", "--upstream", "http://a", "--upstream=http://b,http://c", "--cutover-check=enforce",
 		"--cutover-check=clean-for=1m", "--cutover-check=comparisons=7", "--fallback=always", "--fallback=after=2m", "--fallback=max-age=3h",
-		"--fallback=window=4m", "--timing=fetch-timeout=6s", "--update-mode=stream", "--timing=full-fetch=2h", "--zone=z", "--state-dir=/l",
+		"--fallback=window=4m", "--timing=fetch-timeout=6s", "--update-mode=stream", "--zone=z", "--state-dir=/l",
 		"--routes-file=/r", "--pod-name=p", "--pod-namespace=ns", "--node-name=n", "--support-listener=", "-kubernetes", "-source-poll-timeout=9000",
 		"-enable-kubernetes-endpointslices", "--guard=max-loss=0.25,max-bytes=1000",
 	})
@@ -154,7 +153,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 		t.Errorf("fallback %+v, want %+v", c.Fallback, want)
 	}
 	if c.Fetch.Interval != 9*time.Second || c.Fetch.Timeout != 6*time.Second || c.Fetch.MaxBytes != 1000 || c.Fetch.Zone != "z" ||
-		c.StateDir != "/l" || c.Fetch.UpdateMode != dataplane.Stream || c.Fetch.FullEvery != 2*time.Hour || c.RoutesFile != "/r" {
+		c.StateDir != "/l" || c.Fetch.UpdateMode != dataplane.Stream || c.RoutesFile != "/r" {
 		t.Errorf("fetch %+v", c.Fetch)
 	}
 	if c.Pod != "p" || c.PodNamespace != "ns" || c.Node != "n" || c.SupportAddress != "" || c.Address != "127.0.0.1:9005" || c.Interval != 9*time.Second ||
@@ -305,7 +304,7 @@ func (b *buffer) String() string {
 
 // ourFlags is the number of flags of our own: settings that Skipper's route server does not have, over all programs. Each is one more
 // thing to understand, so it must be at most 40.
-const ourFlags = 40
+const ourFlags = 39
 
 func TestNumberOfOurFlags(t *testing.T) {
 	names := make(map[string]bool)

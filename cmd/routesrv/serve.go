@@ -2,20 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"runtime"
 	"strconv"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
 	"github.com/routesrv/routesrv/app/server"
@@ -120,39 +116,10 @@ func newWebhook(o *options.RouteServer, log *slog.Logger, stdin io.Reader) (prog
 		return nil, err
 	}
 	s := &o.Server
-	cfg := webhook.Config{
+	return webhook.New(webhook.Config{
 		Source: source, Compile: s.Compile, Scope: s.Selection, RefuseTakeovers: s.Review.KeepTakeovers.Routes > 0,
 		Interval: s.Interval, MaxBackoff: s.MaxBackoff, Address: s.Address, SupportAddress: s.SupportAddress, TLS: s.TLS,
 		MaxConnections: s.MaxConnections, WaitForHealthcheckInterval: s.WaitForHealthcheckInterval, ShutdownTimeout: s.ShutdownTimeout,
 		Logger: log, Registry: registry,
-	}
-	if len(o.Peers) > 0 {
-		if cfg.Failures, err = trialFailures(o, log, registry); err != nil {
-			return nil, err
-		}
-	}
-	return webhook.New(cfg)
-}
-
-// Limits of a query about trials.
-const (
-	failuresTimeout = 2 * time.Second
-	maxFailures     = 8 << 20 // bytes of an answer
-)
-
-// trialFailures returns the function that asks the route servers of --peers what failed their trials.
-func trialFailures(o *options.RouteServer, log *slog.Logger, reg prometheus.Registerer) (webhook.Failures, error) {
-	peers, err := peersOf(o, log, reg)
-	if err != nil {
-		return nil, err
-	}
-	peers.Own = []netip.Addr{} // the webhook is no replica: a route server may have an address of this machine
-	return func(ctx context.Context) (list []api.TrialFailure, err error) {
-		ctx, cancel := context.WithTimeout(ctx, failuresTimeout)
-		defer cancel()
-		err = dataplane.FromPeers(ctx, peers, api.PathTrialFailures, true, func(r io.Reader) error {
-			return json.NewDecoder(io.LimitReader(r, maxFailures)).Decode(&list)
-		})
-		return list, err
-	}, nil
+	})
 }

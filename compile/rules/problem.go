@@ -36,7 +36,7 @@ func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil
 func (s *Severity) UnmarshalText(text []byte) error {
 	at := slices.Index(severities, string(text))
 	if at < 0 {
-		return fmt.Errorf("severity %q: want one of %s", text, strings.Join(severities, ", "))
+		return fmt.Errorf("severity %q: must be one of %s", text, strings.Join(severities, ", "))
 	}
 	*s = Severity(at)
 	return nil

@@ -18,7 +18,7 @@ func (u *Unit) checkEndpoints(kind kube.Kind, key kube.ServiceKey, port kube.Ser
 	switch {
 	case len(eps) == 0:
 		p.Reason, p.Severity = NoEndpoints, Warning
-		p.Detail, p.Do = c.nobody()
+		p.Detail, p.Do = c.unserved()
 		p.Detail += ", so requests are answered with 502"
 	case strings.HasSuffix(eps[0].address, ":0"):
 		p.Reason, p.Severity = PortNotFound, Error
@@ -48,8 +48,8 @@ func (c *portCheck) target() string {
 	return fmt.Sprintf("the port %q, which is the target of its port %d", c.port.TargetPort, c.port.Port)
 }
 
-// nobody explains why a port has no endpoints.
-func (c *portCheck) nobody() (why, do string) {
+// unserved explains why a port has no endpoints.
+func (c *portCheck) unserved() (why, do string) {
 	ready, notReady := c.Readiness()
 	switch {
 	case !c.slices && c.isNamedOtherwise():

@@ -17,9 +17,8 @@ type Unit struct {
 	lookups lookups
 	findings
 
-	// texts are all printed routes, packed, because routes of one object share most of their text; nil for none. printing are the
-	// routes of a unit being compiled.
-	texts    *table.Block
+	// packed are all printed routes. printing are the routes of a unit being compiled.
+	packed   table.Packed
 	printing []*table.Route
 
 	// Refused means that the object has no routes because of its class, or because validation refused it.
@@ -93,10 +92,13 @@ func (u *Unit) addText(r *table.Route) int32 {
 
 // done ends the compilation of a unit.
 func (u *Unit) done() *Unit {
-	u.texts, u.printing = table.Pack(u.printing), nil
+	u.packed, u.printing = table.Pack(u.printing), nil
 	u.set, u.lookups.view, u.seen = nil, nil, nil // the unit outlives them
 	return u
 }
+
+// Routes returns all printed routes of the unit, including routes left out of the table because another object has their id.
+func (u *Unit) Routes() []*table.Route { return u.packed.Routes() }
 
 // group returns the group of the host and creates it on first use.
 func (u *Unit) group(host string) *HostGroup {
@@ -172,14 +174,6 @@ func (t *Texts) Expression(u *Unit, r *Route) string {
 // Same reports whether two routes of one id are the same. Only the text counts.
 func (t *Texts) Same(u *Unit, r *Route, v *Unit, s *Route) bool {
 	return (r.more == nil) == (s.more == nil) && t.Expression(u, r) == t.Expression(v, s)
-}
-
-// Routes returns all printed routes of the unit, including routes left out of the table because another object has their id.
-func (u *Unit) Routes() []*table.Route {
-	if u.texts == nil {
-		return nil
-	}
-	return u.texts.Routes()
 }
 
 // seed makes hashes differ between processes. They are only compared with each other, so no result depends on the seed.

@@ -24,7 +24,7 @@ func TestParsePolicy(t *testing.T) {
 		"namespace:", "namespace:0", "namespace:-1", "namespace:1.5", "namespace:two", "namespace:1:2", "namespace: 1", "Namespace", "object", "none:1",
 		":1", "1", " none", "namespace:99999999999999999999",
 	} {
-		if p, err := takeover.ParsePolicy(text); err == nil || p != (takeover.Policy{}) || !strings.Contains(err.Error(), "want none, namespace or namespace:N") {
+		if p, err := takeover.ParsePolicy(text); err == nil || p != (takeover.Policy{}) || !strings.Contains(err.Error(), "must be none, namespace or namespace:N") {
 			t.Errorf("%q: %+v, %v, want an error", text, p, err)
 		}
 	}

@@ -175,7 +175,7 @@ type Policy struct {
 
 // ParsePolicy reads "none", "namespace" or "namespace:N".
 func ParsePolicy(s string) (Policy, error) {
-	bad := fmt.Errorf("%q: want none, namespace or namespace:N, where N is how many routes of other namespaces must lose requests", s)
+	bad := fmt.Errorf("%q: must be none, namespace or namespace:N, where N is how many routes of other namespaces must lose requests", s)
 	what, number, counted := strings.Cut(s, ":")
 	switch {
 	case s == "none" || s == "":

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -145,6 +146,7 @@ func (k *watched) listAndAdopt(ctx context.Context, consistent bool) error {
 	known.items = slices.Clone(known.items) // events change them meanwhile
 	k.w.mu.Unlock()
 	a, err := k.w.askFor(ctx, k.list, consistent, 0, known)
+	k.w.api.wire = bytes.Buffer{} // the next list is minutes away
 	if err == nil && a.seen == 0 {
 		err = readError("list", k.list.Name(), errNoRevision)
 	}

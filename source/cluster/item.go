@@ -111,6 +111,7 @@ type matcher struct {
 	next    []item           // of the answer
 	index   map[kube.Ref]int // of the known items; made when it is needed
 	decoded int
+	texts   kube.Texts
 }
 
 func newMatcher(l *list, known content, media string) *matcher {
@@ -132,6 +133,8 @@ func (m *matcher) add(raw []byte) {
 		it.keep(&m.known.items[i])
 		m.at = i + 1
 		m.kept++
+	} else if it.Object != nil {
+		m.texts.Share(it.Object)
 	}
 	m.next = append(m.next, it)
 }

@@ -92,6 +92,7 @@ type list struct {
 	content      // from the last complete answer
 	absent  bool // discovery does not find the kind; items are kept in case it returns
 	changed bool // items or absent changed since the last snapshot
+	bad     []kube.BadObject
 }
 
 // forget makes the next request consistent and accepts its answer, however old it is. The objects stay known.
@@ -158,8 +159,9 @@ func (l *list) decodeItem(raw []byte, media string, sum digest) item {
 	return item{sum: sum, Bad: bad}
 }
 
-// collect returns the objects of the list in a new slice.
+// collect returns the objects of the list in a new slice, and sets bad.
 func collect[T kube.Object](l *list) []T {
+	l.bad = nil
 	if l.absent || len(l.items) == 0 {
 		return nil
 	}
@@ -167,6 +169,8 @@ func collect[T kube.Object](l *list) []T {
 	for i := range l.items {
 		if o, ok := l.items[i].Object.(T); ok {
 			out = append(out, o)
+		} else {
+			l.bad = append(l.bad, *l.items[i].Bad)
 		}
 	}
 	return out
@@ -208,12 +212,8 @@ func (r *lister) snapshot() *kube.Snapshot {
 	}
 	if changed {
 		snap.Bad = nil
-		for _, l := range present {
-			for i := range l.items {
-				if bad := l.items[i].Bad; bad != nil {
-					snap.Bad = append(snap.Bad, *bad)
-				}
-			}
+		for _, l := range r.lists {
+			snap.Bad = append(snap.Bad, l.bad...)
 		}
 	}
 	r.last = &snap

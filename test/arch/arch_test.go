@@ -71,7 +71,7 @@ var allowed = map[string][]string{
 
 	"app/server": {
 		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "catalogue", "internal/durable", "app/trial", "guard", "app/console", "app/httpserve", "api", "kube", "match", "match/report", "poller",
-		"source/manifests", "app/tracing", "shadowdiff", "table",
+		"source/manifests", "app/tracing", "rollout", "shadowdiff", "table",
 	},
 	"app/tracing": {"internal/series", "etagcache", "publish", "kube", "poller", "table"},
 	"app/events":  {"internal/series", "compile/rules", "kube", "poller"},
@@ -89,7 +89,7 @@ var allowed = map[string][]string{
 	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
 	"app/query":   {"api", "app/options"},
 	"app/cli":     {"compile", "compile/rules", "explain", "explain/takeover", "fleet", "app/options", "app/program", "app/query", "source/manifests", "source/tables", "api", "kube", "match", "match/report", "shadowdiff", "table"},
-	"app/trial":   {"eskip", "api", "internal/durable", "publish", "table"},
+	"app/trial":   {"eskip", "api", "publish", "table"},
 	"app/forward": {"app/options", "app/query"},
 
 	// binaries

@@ -38,23 +38,28 @@ func TestCallsBetweenFilesPointDown(t *testing.T) {
 	}
 }
 
-// TestCallsPointDownTheListOfFiles: the comment of package dataplane lists its files, and calls point down the list or stay in a row.
+// listedIn are the packages whose comments list their files, by the file with the comment.
+var listedIn = map[string]string{"dataplane": "dataplane.go", "publish": "publish.go"}
+
+// TestCallsPointDownTheListOfFiles: calls point down the list of files in the comment of a package, or stay in a row.
 func TestCallsPointDownTheListOfFiles(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "../../dataplane/dataplane.go", nil, parser.ParseComments|parser.PackageClauseOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows [][]string
-	for line := range strings.Lines(file.Doc.Text()) {
-		if listed, ok := strings.CutPrefix(line, "\t"); ok {
-			rows = append(rows, regexp.MustCompile(`[a-z_]+\.go\b`).FindAllString(listed, -1))
+	for dir, name := range listedIn {
+		file, err := parser.ParseFile(token.NewFileSet(), "../../"+dir+"/"+name, nil, parser.ParseComments|parser.PackageClauseOnly)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if len(rows) < 5 {
-		t.Fatalf("rows %v, want a list of files", rows)
-	}
-	for _, wrong := range upward(rows, callsBetweenFiles(t, "dataplane")) {
-		t.Error(wrong)
+		var rows [][]string
+		for line := range strings.Lines(file.Doc.Text()) {
+			if listed, ok := strings.CutPrefix(line, "\t"); ok {
+				rows = append(rows, regexp.MustCompile(`[a-z_]+\.go\b`).FindAllString(listed, -1))
+			}
+		}
+		if len(rows) < 5 {
+			t.Fatalf("%s: rows %v, want a list of files", dir, rows)
+		}
+		for _, wrong := range upward(rows, callsBetweenFiles(t, dir)) {
+			t.Errorf("%s: %s", dir, wrong)
+		}
 	}
 }
 

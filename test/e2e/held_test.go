@@ -1,13 +1,10 @@
 package e2e
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,26 +75,13 @@ func (p *process) accepts(t *testing.T, digest string) {
 	}
 }
 
-// decisionLines returns the lines of the file of decisions, which no other user may read.
-func decisionLines(t *testing.T, dir string) (lines []map[string]any) {
+// decisions returns the last decisions, the oldest first.
+func (p *process) decisions(t *testing.T) []map[string]any {
 	t.Helper()
-	path := filepath.Join(dir, "decisions.jsonl")
-	f, err := os.Open(path)
-	if err != nil {
-		return nil // not written yet
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || info.Mode() != 0o600 {
-		t.Errorf("%s: mode %v, error %v, want 0600", path, info.Mode(), err)
-	}
-	for s := bufio.NewScanner(f); s.Scan(); {
-		var line map[string]any
-		if err := json.Unmarshal(s.Bytes(), &line); err != nil {
-			t.Fatalf("%s: %v: %s", path, err, s.Text())
-		}
-		lines = append(lines, line)
-	}
-	return lines
+	var s struct{ Decisions []map[string]any }
+	p.supportJSON(t, "/status", &s)
+	slices.Reverse(s.Decisions)
+	return s.Decisions
 }
 
 // body returns the served table.
@@ -197,9 +181,8 @@ func TestHeldIntentIsLiveThroughTheTree(t *testing.T) {
 	for mode, start := range starts {
 		t.Run(mode, func(t *testing.T) {
 			objects, _ := withHeldShops(t, c)
-			state := t.TempDir()
 			api := newFaultProxy(t, c)
-			server := start(t, api, "--state-dir="+state)
+			server := start(t, api, "--state-dir="+t.TempDir())
 			relay, plane := startTree(t, server)
 			levels := map[string]*process{"server": server, "relay": relay, "data plane": plane}
 
@@ -245,8 +228,8 @@ func TestHeldIntentIsLiveThroughTheTree(t *testing.T) {
 			if last == nil || !last.Accepted || last.By != "anna" || last.Why != "the shops have moved" {
 				t.Fatalf("/status does not say who accepted: %+v", last)
 			}
-			programs.Eventually(t, "the decisions on disk", func() bool {
-				lines := decisionLines(t, state)
+			programs.Eventually(t, "the decisions", func() bool {
+				lines := server.decisions(t)
 				if len(lines) < 2 {
 					return false
 				}

@@ -142,7 +142,7 @@ func TestOverviewSaysHowThingsAre(t *testing.T) {
 	w.state.Source.LastError = "list ingresses: connection refused"
 	w.state.Newest = &console.Change{At: time.Now().Add(-2 * time.Minute), Object: kube.Ref{Kind: "Ingress", Namespace: "shop-prod", Name: "cart-app"}, By: "argocd<controller"}
 	body := get(t, handler(w.config()), "/")
-	wants(t, body, "newest change", ">Ingress shop-prod/cart-app</a> by argocd&lt;controller", "12\u202f408 routes", "00ff00", "failing", "list ingresses: connection refused", "7 in a row",
+	wants(t, body, "Last change: ", ">Ingress shop-prod/cart-app</a> by argocd&lt;controller", "12\u202f408 routes", "00ff00", "failing", "list ingresses: connection refused", "7 in a row",
 		"No table held", "v1.2.3", "routesrv-0", "✕ Source failing")
 }
 
@@ -320,9 +320,9 @@ func TestProxyThatRefusesRoutesIsNotGreen(t *testing.T) {
 	w.view = fleet.View{
 		Counts: fleet.Counts{Current: 2, Silent: 1}, Total: 3,
 		Clients: []fleet.Client{
-			{ID: "ingress/old", State: fleet.Current, Kind: fleet.Sidecar, Figures: &fleet.Figures{Requests: n(1000), NoRoute: n(7), Errors: n(2), RefusedNew: 4}},
-			{ID: "ingress/new", State: fleet.Current, Kind: fleet.Sidecar, Figures: &fleet.Figures{Requests: n(500), NoRoute: n(4)}},
-			{ID: "ingress/gone", State: fleet.Silent, Kind: fleet.Sidecar, Figures: &fleet.Figures{NoRoute: n(100000)}},
+			{ID: "ingress/old", State: fleet.Current, Kind: fleet.Sidecar, Figures: &fleet.Figures{Routes: n(1000), RefusedNew: 4}},
+			{ID: "ingress/new", State: fleet.Current, Kind: fleet.Sidecar, Figures: &fleet.Figures{Routes: n(500)}},
+			{ID: "ingress/gone", State: fleet.Silent, Kind: fleet.Sidecar, Figures: &fleet.Figures{Routes: n(100000)}},
 		},
 		Replicas: []fleet.Replica{
 			{Name: "routesrv-0", Self: true, Clients: 3, Table: &fleet.Table{Revision: 41}}, {Name: "routesrv-1", Address: "10.0.0.7:9911", Table: &fleet.Table{Revision: 42}},

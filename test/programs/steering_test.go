@@ -220,7 +220,7 @@ func TestSteeringRefusesWhatIsWrong(t *testing.T) {
 		"set --why":                            {"freeze", "--all", "--yes"},
 		"stdin is not a terminal":              {"freeze", "--all", "--why=x"},
 		"no such entry in the history":         {"rollback", "99", "--all", "--why=x", "--yes"},
-		"want the number of an entry":          {"rollback", "last", "--all", "--why=x", "--yes"},
+		"must be the number of an entry":       {"rollback", "last", "--all", "--why=x", "--yes"},
 		"must be KIND/NAMESPACE/NAME":          {"freeze", "--object=cart", "--why=x", "--yes"},
 		"a Service cannot be steered":          {"freeze", "--object=Service/shop/cart", "--why=x", "--yes"},
 		"--for":                                {"freeze", "--all", "--for=1000h", "--why=x", "--yes"},

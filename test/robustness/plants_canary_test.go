@@ -27,7 +27,7 @@ func ofTheCanary() []Plant {
 			Name: "canary-served-the-fleets", Validator: validate.NameCanaryFirst, Scenario: "canary",
 			What: "the canary is served the table of the fleet",
 			Edits: []Edit{{
-				File: "publish/decide.go",
+				File: "publish/build.go",
 				Old:  "\tc.table, c.list = d.canary, d.list.others()\n",
 				New:  "\tc.table, c.list = d.canary, d.list.others()\n\tif planted.On(\"canary-served-the-fleets\") {\n\t\tc.table = d.table\n\t}\n",
 			}},

@@ -9,7 +9,7 @@ func ofTheGuard() []Plant {
 			Name: "guard-after-restart", Validator: validate.NameGuarded, Scenario: "loss-while-down",
 			What: "the first read after a restart is not compared with the last-known-good table",
 			Edits: []Edit{{
-				File: "publish/offer.go",
+				File: "publish/serve.go",
 				Old:  "\tif served := p.served.Load(); served != nil {\n",
 				New:  "\tif served := p.served.Load(); served != nil && !(planted.On(\"guard-after-restart\") && served.Stale) {\n",
 			}},
@@ -80,7 +80,7 @@ func ofTheGuard() []Plant {
 			Name: "others-delayed", Validator: validate.NameLive, Scenario: "others",
 			What: "while objects are kept, all others stay as they are served",
 			Edits: []Edit{{
-				File: "publish/decide.go",
+				File: "publish/build.go",
 				Old:  "\tsnapshot, list := list.apply(c.Snapshot)\n",
 				New: "\tif served := s.served.Snapshot; planted.On(\"others-delayed\") && served != nil {\n\t\told := *c.Snapshot\n" +
 					"\t\told.Ingresses, old.RouteGroups = served.Ingresses, served.RouteGroups\n\t\tc.Snapshot = &old\n\t}\n" +

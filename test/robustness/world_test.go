@@ -230,14 +230,14 @@ func (w *World) process(m history.Member) error {
 		}
 	case history.Relay:
 		p.path = w.cfg.Binaries.Routesrv
-		p.args = append(p.args, "--upstream="+strings.Join(upstreams, ","), "--update-mode="+m.Transport, "--timing=fetch-timeout="+pl.Timeout.String(), "--timing=full-fetch=1m")
+		p.args = append(p.args, "--upstream="+strings.Join(upstreams, ","), "--update-mode="+m.Transport, "--timing=fetch-timeout="+pl.Timeout.String())
 	case history.Sidecar:
 		p.path = w.cfg.Binaries.Dataplane
 		if err := os.WriteFile(filepath.Join(p.Folder, "mode"), []byte(m.Mode), 0o600); err != nil {
 			return err
 		}
 		p.args = append(p.args, "--upstream="+strings.Join(upstreams, ","), "--update-mode="+m.Transport,
-			"--timing=fetch-timeout="+pl.Timeout.String(), "--timing=full-fetch=1m", "--mode-file="+filepath.Join(p.Folder, "mode"), "--pod-name="+m.Name,
+			"--timing=fetch-timeout="+pl.Timeout.String(), "--mode-file="+filepath.Join(p.Folder, "mode"), "--pod-name="+m.Name,
 			"--proxy-metrics-url=http://"+p.proxy()+"/metrics", "--state-dir="+state, "--fallback=after=5s", "--fallback=window=5s", "--zone="+m.Zone,
 			"--address="+p.Main, "--support-listener="+p.Support, "--cutover-check=clean-for=2s", "--cutover-check=comparisons=5")
 	}

@@ -100,14 +100,17 @@ func TestClientsOfTheCanaryAreJudgedByItsTable(t *testing.T) {
 	ask("/routes", fleetTag, "fleet")
 	ask("/canary/routes", canaryTag, "canary")
 	ask("/canary/routes", fleetTag, "late")
-	var view fleet.View
-	if err := json.Unmarshal([]byte(f.request(http.MethodGet, f.support, api.PathClients).body), &view); err != nil {
-		t.Fatal(err)
-	}
 	got := make(map[string]string)
-	for _, c := range view.Clients {
-		got[c.ID] = fmt.Sprint(c.State, c.Canary)
-	}
+	f.eventually("all clients", func() bool { // a client is counted once its answer is complete
+		var view fleet.View
+		if err := json.Unmarshal([]byte(f.request(http.MethodGet, f.support, api.PathClients).body), &view); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range view.Clients {
+			got[c.ID] = fmt.Sprint(c.State, c.Canary)
+		}
+		return got["ns/late"] != ""
+	})
 	for id, want := range map[string]string{"ns/fleet": "currentfalse", "ns/canary": "currenttrue", "ns/late": "behindtrue"} {
 		if got[id] != want {
 			t.Errorf("%s is %s, want %s, of %v", id, got[id], want, got)

@@ -82,13 +82,13 @@ func TestMatchOverHTTP(t *testing.T) {
 		{[]string{"url", "https://other.example.org/search"}, 404, "\nno route: the proxy answers 404"},
 		{[]string{"url", "https://shop.example.org/cart"}, 200, "status(502)"},
 		{[]string{"url", "https://search.example.org/search", "format", "json"}, 200, `"result": "match"`},
-		{nil, 400, "want url="},
+		{nil, 400, "url= must be set"},
 		{[]string{"url", "search"}, 400, `url="search": must be the URL of a request`},
 		{[]string{"url", "https://a/", "header", "x"}, 400, `header="x": must be a header`},
-		{[]string{"url", "https://a/", "from", "me"}, 400, `from="me": want the IP address`},
-		{[]string{"url", "https://a/", "at", "noon"}, 400, `at="noon": want a time`},
-		{[]string{"url", "https://a/", "method", "A B"}, 400, `want a method`},
-		{[]string{"url", "https://a/", "rfc-patch-path", "maybe"}, 400, `rfc-patch-path="maybe": want true or false`},
+		{[]string{"url", "https://a/", "from", "me"}, 400, `from="me": must be the IP address`},
+		{[]string{"url", "https://a/", "at", "noon"}, 400, `at="noon": must be a time`},
+		{[]string{"url", "https://a/", "method", "A B"}, 400, `must be a method`},
+		{[]string{"url", "https://a/", "rfc-patch-path", "maybe"}, 400, `rfc-patch-path="maybe": must be true or false`},
 	} {
 		if got := ask(c.parameters...); got.status != c.status || !strings.Contains(got.body, c.want) {
 			t.Errorf("%q: status %d, %s\nwant %d, %s", c.parameters, got.status, got.body, c.status, c.want)

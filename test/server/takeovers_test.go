@@ -62,7 +62,7 @@ func TestTakeoversOverHTTP(t *testing.T) {
 		body, want string
 		status     int
 	}{
-		{"", "want Ingresses or RouteGroups", 400},
+		{"", "must be Ingresses or RouteGroups", 400},
 		{"a: [", "read the manifests", 400},
 		{"kind: RouteGroup\nmetadata: {name: x, namespace: team}\nspec: 3\n", "RouteGroup team/x", 400},
 		{strings.Repeat("# nothing\n", 500_000), "limit 4194304", 413},

@@ -87,20 +87,17 @@ func TestModesChangeWithoutAGapUnderAProxy(t *testing.T) {
 	})
 }
 
-func TestExecOfNamedNodesMovesOnlyThese(t *testing.T) {
+// A data plane that no route server has told its rank stays in Pre.
+func TestExecOfACountNeedsARank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"))
-		w.runServer(w.options)
-		cfg := w.config("Exec")
-		cfg.ModeFile, cfg.Node = tempFile(t, "mode", "Exec:node-b,node-c"), "node-a"
-		p := w.run(cfg)
+		w.runServer(w.options) // accepts no reports
+		p := w.run(w.config("Exec:2"))
 		p.expect("Pre", "self", time.Second)
-		p.setMode("Exec:node-b,node-a")
-		p.expect("Exec", "routeserver", 5*time.Second)
-		p.setMode("Exec:2") // would need a rank
-		time.Sleep(2 * time.Second)
-		if s := p.expect("Exec", "routeserver", 0); !strings.Contains(s.ModeFileError, "names of that many nodes") {
-			t.Errorf("/status says %q about a number", s.ModeFileError)
+		time.Sleep(time.Minute)
+		p.expect("Pre", "self", 0)
+		if got := p.admin(http.MethodGet, "/status").Body.String(); !strings.Contains(got, `"rank": -1`) {
+			t.Errorf("/status lacks the unknown rank:\n%s", got)
 		}
 	})
 }

@@ -31,7 +31,9 @@ import (
 type options struct {
 	factor                   float64
 	length, interval, settle time.Duration
-	clients                  int
+	clients, burst           int
+	floods                   bool
+	canary                   time.Duration
 	modes, states            string
 	base, exec               string
 	profile, allocs          string
@@ -44,6 +46,9 @@ func main() {
 	flag.DurationVar(&o.interval, "interval", 3*time.Second, "time between two changes, and between two polls")
 	flag.DurationVar(&o.settle, "settle", 10*time.Second, "time between the first table and the measurement")
 	flag.IntVar(&o.clients, "clients", 0, "clients that poll full tables")
+	flag.BoolVar(&o.floods, "floods", false, "clients that invent zones, tables and clients")
+	flag.IntVar(&o.burst, "burst", 0, "more Ingresses that change at the same time")
+	flag.DurationVar(&o.canary, "canary", 0, "soak time of a canary, on which the first changes soak; 0 for none")
 	flag.StringVar(&o.modes, "modes", "watch,json,protobuf", "ways to read: a watch, or polls of JSON or protobuf lists")
 	flag.StringVar(&o.states, "states", "with,without", "with or without a state folder")
 	flag.StringVar(&o.base, "base", "", "commit to compare with")
@@ -171,6 +176,9 @@ func measure(o options, binary, mode string, state bool, dir string) (f figures,
 	if mode == "watch" {
 		args = append(args, "--kubernetes-read=watch")
 	}
+	if o.canary > 0 {
+		args = append(args, fmt.Sprintf("--canary=%v", o.canary))
+	}
 	if state {
 		folder, err := os.MkdirTemp(dir, "state-")
 		if err != nil {
@@ -188,7 +196,10 @@ func measure(o options, binary, mode string, state bool, dir string) (f figures,
 	for range o.clients {
 		go poll(ctx, p.url())
 	}
-	heard, err := p.follow(ctx)
+	if o.floods {
+		go flood(ctx, p.url())
+	}
+	heard, err := p.follow(ctx, map[bool]string{false: "/routes", true: "/canary/routes"}[o.canary > 0])
 	if err != nil {
 		return f, err
 	}
@@ -209,6 +220,9 @@ func measure(o options, binary, mode string, state bool, dir string) (f figures,
 	for n := 0; time.Since(begin) < o.length; n++ {
 		tick := time.After(o.interval)
 		api.Mutate(1 + n%100)
+		for i := range o.burst {
+			api.Mutate(200 + n*o.burst + i)
+		}
 		written := time.Now()
 		if mode != "watch" {
 			api.Warm()
@@ -264,13 +278,13 @@ func poll(ctx context.Context, url string) {
 }
 
 // follow opens a stream and reports when it announces tables.
-func (p *process) follow(ctx context.Context) (<-chan time.Time, error) {
-	head, err := http.Head(p.url() + "/routes")
+func (p *process) follow(ctx context.Context, path string) (<-chan time.Time, error) {
+	head, err := http.Head(p.url() + path)
 	if err != nil {
 		return nil, err
 	}
 	head.Body.Close()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url()+"/routes/watch", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url()+path+"/watch", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -147,11 +147,12 @@ func (c *Client) poll(ctx context.Context, u Upstream) {
 	}
 }
 
-// mayDie ends a proxy that has a fatal table. As a Skipper does, it names a table in one request before it applies it.
+// mayDie ends a proxy that has a fatal table. As a Skipper does, it names a table in one request before it applies it. A process of which
+// nothing saw that it started would not be evidence, so it lives until its metrics were read: on a busy machine they are read less often.
 func (c *Client) mayDie(now time.Duration) {
 	fatal := strings.Contains(c.rec.Text(c.digest), history.Fatal)
 	switch {
-	case fatal && c.dying:
+	case fatal && c.dying && c.metrics.wasSeen():
 		c.rec.Event(history.Event{At: now, Member: c.cfg.Member.Name, Name: "died", Args: c.digest})
 		c.etag, c.digest, c.applied, fatal = "", "", "", false
 		c.metrics.restarted()

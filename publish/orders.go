@@ -2,18 +2,14 @@ package publish
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/table"
 )
 
 // Reasons of operators, in addition to the reasons of package guard and of reviews. They end at a chosen time or with a release.
@@ -26,23 +22,13 @@ const (
 	ReasonPin    guard.Code = "pin"    // an operator has chosen its version
 )
 
-// steered reports whether a reason is a decision of an operator.
-func steered(r guard.Code) bool { return r == ReasonFreeze || r == ReasonPin }
-
-// EndsSoon is how long before its end the log warns of it.
-const EndsSoon = 10 * time.Minute
-
 const kindFreeze kube.Kind = "Freeze"
 
 // allNames is the name of the freeze of all objects, or of all objects of a namespace.
 const allNames = "all"
 
 // Messages of the log.
-const (
-	LogSteered   = "operator steers objects"
-	LogSteerEnds = "freeze or pin ends soon, then the newest versions are served"
-	LogSteerOver = "freeze or pin has ended"
-)
+const ()
 
 // Scope selects the objects of a command: one, a namespace's, or, as its zero value, all.
 type Scope kube.Ref
@@ -120,23 +106,6 @@ var (
 
 var errNothingRead = errors.New("no data yet; try again once the route server is ready")
 
-// orderDigest identifies a list of freezes and pins by scopes, objects, versions and ends, so that replicas can compare.
-func (l keptList) orderDigest() table.Digest {
-	orders := l.freezesAndPins()
-	if len(orders) == 0 {
-		return table.Digest{}
-	}
-	h := sha256.New()
-	for _, k := range orders {
-		changed := ""
-		if o := k.Object(); o != nil {
-			changed = o.Metadata().Changed
-		}
-		fmt.Fprintf(h, "%s\x00%v\x00%s\x00%d\x00", k.Ref, k.Object() != nil, changed, k.Until.Unix())
-	}
-	return table.Digest(h.Sum(nil))
-}
-
 // edit returns the list after an order.
 func (l keptList) edit(o Order, now time.Time) (keptList, error) {
 	if o.Release {
@@ -175,20 +144,6 @@ func (s Scope) contains(other Scope) bool {
 	return s == other || s.Name == "" && (s.Namespace == "" || s.Namespace == other.Namespace)
 }
 
-// freezesAndPins returns the freezes and pins in the list.
-func (l keptList) freezesAndPins() keptList {
-	return l.where(func(k *Kept) bool { return k.Kind == kindFreeze || k.Reason == ReasonPin })
-}
-
-// inForce returns the list without the freezes and pins that have ended, and these.
-func (l keptList) inForce(now time.Time) (list, over keptList) {
-	over = l.freezesAndPins().where(func(k *Kept) bool { return k.over(now) })
-	if len(over) == 0 {
-		return l, nil
-	}
-	return l.without(over), over
-}
-
 // steer returns the newest read as operators want it, with the entries that make it so.
 func (p *policy) steer(s *situation) (Candidate, keptList) {
 	orders := s.list.freezesAndPins()
@@ -210,13 +165,9 @@ func (p *policy) steer(s *situation) (Candidate, keptList) {
 	}
 	entries = append(entries, s.frozen(newest, orders)...).sorted()
 	d := p.build(s, s.newest, entries)
-	return d.candidateOf(s.newest), d.list
-}
-
-// candidateOf returns the candidate with the snapshot and table of the decision.
-func (d *decision) candidateOf(c Candidate) Candidate {
-	c.Snapshot, c.Table = d.snapshot, d.table
-	return c
+	wanted := s.newest
+	wanted.Snapshot, wanted.Table = d.snapshot, d.table
+	return wanted, d.list
 }
 
 // frozen returns the entries of objects that differ from what they were when they were frozen.
@@ -266,23 +217,10 @@ func (s *situation) servedVersions() map[kube.Ref]kube.Object {
 	for _, k := range s.list.objects() {
 		isKept := k.Kind == kube.KindIngress || k.Kind == kube.KindRouteGroup
 		if s.served.Snapshot == nil && isKept && k.replaces() || k.Reason == ReasonFreeze && isKept && k.replaces() && k.Object() == nil {
-			was[k.Ref] = objectOrNil(k)
+			was[k.Ref] = k.Object()
 		}
 	}
 	return was
-}
-
-// objectOrNil returns the version of an entry; the interface is nil if there is none.
-func objectOrNil(k *Kept) kube.Object {
-	if o := k.Object(); o != nil {
-		return o
-	}
-	return nil
-}
-
-// sameVersion reports whether two versions of an object, which may be nil, are the same.
-func sameVersion(a, b kube.Object) bool {
-	return a == b || a != nil && b != nil && reflect.DeepEqual(a, b)
 }
 
 // newPins returns the pins whose versions are not served yet.
@@ -292,46 +230,7 @@ func (s *situation) newPins(entries keptList) keptList {
 		return nil
 	}
 	was := objectsOf(s.served.Snapshot)
-	return pins.where(func(k *Kept) bool { return k.Ref != filtersRef && !sameVersion(was[k.Ref], objectOrNil(k)) })
-}
-
-// Steer carries out an order at once, with the objects of the last read. What a pin removes is no accident, so the guard does not
-// keep it; what the end of a freeze or pin would remove is judged like any change. Steer returns [ErrNotSteered], or an error if
-// only tables are known or the order could not be made durable: then nothing has changed.
-func (p *Publisher) Steer(o Order) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.policy.builder == nil {
-		return errors.New("only a route server that reads objects can freeze and pin them")
-	}
-	if o.Promote || o.Halt {
-		return p.steerCanary(o)
-	}
-	was := p.standing.Load()
-	list, err := was.list.edit(o, time.Now())
-	if err != nil {
-		return err
-	}
-	if err := p.keptFile.write(list); err != nil {
-		return fmt.Errorf("nothing was changed: %w", err)
-	}
-	next := *was
-	next.list = list
-	p.show(&next)
-	p.recordOrder(o)
-	p.again(nil, nil)
-	return nil
-}
-
-// recordOrder logs and records an order.
-func (p *Publisher) recordOrder(o Order) {
-	p.log.Warn(LogSteered, "release", o.Release, "freeze", o.Freeze, "pins", len(o.Pins), "scope", o.Scope.String(), "until", releaseAt(o.Until),
-		"by", o.By, "why", o.Why)
-	d := api.Decision{Time: time.Now().UTC().Truncate(time.Millisecond), What: api.DecidedSteered, Objects: o.words(), By: o.By, Why: o.Why}
-	if t := p.Table(); t != nil {
-		d.Digest = t.Digest()
-	}
-	p.cfg.Decided(d)
+	return pins.where(func(k *Kept) bool { return k.Ref != filtersRef && !sameVersion(was[k.Ref], k.Object()) })
 }
 
 // words describes an order.
@@ -347,64 +246,4 @@ func (o Order) words() string {
 		return "freeze of " + o.Scope.String()
 	}
 	return fmt.Sprintf("roll back of %s, %d pinned", o.Scope, len(o.Pins))
-}
-
-// Preview returns the served table, and the one that would be served after an order, unless the guard or a review keeps some of it. The error is as
-// of Steer.
-func (p *Publisher) Preview(o Order) (before, after *table.Table, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.situation(p.newest)
-	if o.Promote || o.Halt {
-		return p.previewCanary(o, &s)
-	}
-	if s.list, err = s.list.edit(o, s.now); err != nil {
-		return nil, nil, err
-	}
-	if p.policy.builder == nil || p.newest.Snapshot == nil || p.Table() == nil {
-		return nil, nil, errNothingRead
-	}
-	wanted, entries := p.policy.steer(&s)
-	others := s.list.objects().where(func(k *Kept) bool { return !steered(k.Reason) && k.replaces() })
-	return p.Table(), p.policy.build(&s, wanted, others.without(entries)).table, nil
-}
-
-// Orders returns the freezes and pins in force, the newest first, and a digest of them: replicas with the same ones have the same. It is zero if
-// there are none. The caller owns the slice, not what it has.
-func (p *Publisher) Orders() ([]*Kept, table.Digest) {
-	list := p.standing.Load().list
-	return list.freezesAndPins().newestFirst(), list.orderDigest()
-}
-
-// TableOf returns the table that would be served if teams had requested something else, with the backends of the last read and without what
-// is kept. It returns an error if nothing was read yet, or if only tables are known.
-func (p *Publisher) TableOf(intent *kube.Intent) (*table.Table, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.newest
-	if p.policy.builder == nil || c.Snapshot == nil {
-		return nil, errNothingRead
-	}
-	snapshot := *c.Snapshot
-	snapshot.Intent = *intent
-	s := p.situation(c)
-	return s.tableOf(c, p.policy.builder.CompileBeside(&snapshot)), nil
-}
-
-// announceEnds logs freezes and pins that end soon, once, and returns the list that remembers this.
-func (p *Publisher) announceEnds(list keptList, now time.Time) keptList {
-	soon := list.freezesAndPins().where(func(k *Kept) bool {
-		return !k.Warned && !k.Until.IsZero() && k.Until.Sub(k.Since) > EndsSoon && !now.Add(EndsSoon).Before(k.Until)
-	})
-	if len(soon) == 0 {
-		return list
-	}
-	p.log.Warn(LogSteerEnds, "count", len(soon), "objects", soon.names(), "until", soon[0].Until, "by", soon[0].By)
-	warned := make(keptList, len(soon))
-	for i, k := range soon {
-		next := *k
-		next.Warned = true
-		warned[i] = &next
-	}
-	return list.and(warned)
 }

@@ -1,0 +1,70 @@
+package publish
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/table"
+)
+
+// A file beside the last-known-good file records when its table was last known to be current. A table may stay the same for days
+// while it is read every few seconds: writing all of it for each read would wear out the disk, and without the time a restart
+// would make the table look as old as its last change.
+
+const (
+	// stateSuffix is appended to the path of a last-known-good file.
+	stateSuffix = ".state"
+	// maxState limits the file, in bytes.
+	maxState = 4 << 10
+
+	// readEvery is the minimum interval between writes that only update the time of the last read. After a crash a table may look
+	// this much older.
+	readEvery = 5 * time.Second
+	// readAhead is how far in the future a recorded time may be, in case the clock was set back. Later times are ignored.
+	readAhead = time.Minute
+)
+
+// state is the content of the file.
+type state struct {
+	Digest table.Digest `json:"digest"` // of the table beside it
+	Read   time.Time    `json:"read"`   // when that was last known to be current
+}
+
+// writeState writes the state of the table on disk.
+func (f *file) writeState(c *content) error {
+	text, err := json.Marshal(state{Digest: c.table.Digest(), Read: c.read.UTC()})
+	if err != nil {
+		return err
+	}
+	return f.put(f.cfg.Path+stateSuffix, func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+}
+
+// readState reads the state beside the last-known-good file. An unusable file is logged and set aside.
+func (f *file) readState() (s state) {
+	path := f.cfg.Path + stateSuffix
+	keptAs, err := durable.Load(path, maxState, func(r io.Reader) error { return json.NewDecoder(r).Decode(&s) })
+	if err == nil {
+		return s
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		f.log.Error("state beside the last-known-good file is not usable, set aside",
+			"path", path, "error", err, "kept_as", keptAs)
+	}
+	return state{}
+}
+
+// readOf returns when the table of a file was last known to be current: the time in the file itself, or the later one that was
+// recorded for the same table.
+func (s *state) readOf(meta table.FileMeta, now time.Time) time.Time {
+	if s.Digest != meta.Digest || s.Read.Before(meta.Saved) || s.Read.After(now.Add(readAhead)) {
+		return meta.Saved
+	}
+	return s.Read
+}
