@@ -98,7 +98,7 @@ func (c *Cache) replace(next *serving, t *table.Table) {
 // t is served from now on. It is the table of the source or, if r.Held reports that another table is held back, a table derived
 // from the read. If t has the content of the current table and a higher revision, the ETag gets that revision, because the
 // content is current again (see the package documentation). If r is not Held, or is Live, the current table is as new as the
-// read; a Live read names the Candidate that clients must keep. t is nil if a table is held back, and no table was
+// read; a Live read names the Candidate that clients must keep. t is nil if a table is held back and no table was
 // derived from the read. Then the current table may no longer be the content of the source, and a client that got the newer table
 // elsewhere must keep it.
 //

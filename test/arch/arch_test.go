@@ -75,7 +75,7 @@ var allowed = map[string][]string{
 	},
 	"app/tracing": {"internal/series", "etagcache", "publish", "kube", "poller", "table"},
 	"app/events":  {"internal/series", "compile/rules", "kube", "poller"},
-	"app/webhook": {"internal/series", "api", "app/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "app/httpserve", "api", "kube", "match", "poller", "shadowdiff"},
+	"app/webhook": {"internal/series", "api", "compile", "compile/rules", "explain", "explain/takeover", "app/httpserve", "api", "kube", "match", "poller", "shadowdiff"},
 	"app/sidecar": {
 		"internal/series", "api", "compile/rules", "dataplane", "etagcache", "explain", "fleet", "publish", "guard", "app/httpserve", "internal/durable", "kube", "poller", "rollout",
 		"shadowdiff", "table",
@@ -95,7 +95,7 @@ var allowed = map[string][]string{
 	// binaries
 	"cmd/dataplane-client": {"app/cli", "app/httpserve", "app/options", "app/program", "app/query", "app/sidecar"},
 	"cmd/kubectl-routesrv": {"app/cli", "app/forward", "app/options", "app/program"},
-	"cmd/routesrv":         {"api", "compile/rules", "app/webhook", "app/cli", "app/options", "app/program", "app/query", "dataplane", "fleet", "app/httpserve", "app/server", "shadowdiff", "app/tracing", "table"},
+	"cmd/routesrv":         {"compile/rules", "app/webhook", "app/cli", "app/options", "app/program", "app/query", "dataplane", "fleet", "app/httpserve", "app/server", "shadowdiff", "app/tracing", "table"},
 }
 
 // rows are the rows of the picture in ARCHITECTURE.md, from the bottom up. A package imports only packages of lower rows.

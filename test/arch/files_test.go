@@ -63,6 +63,72 @@ func TestCallsPointDownTheListOfFiles(t *testing.T) {
 	}
 }
 
+// maxPath is how many functions the path of an object may have in ARCHITECTURE.md.
+const maxPath = 60
+
+// TestPathOfAnObject: each function on the path exists, and an earlier one uses it, unless it is the first of the path or an entry
+// of the standard library.
+func TestPathOfAnObject(t *testing.T) {
+	text, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "By name, from the bytes")
+	_, block, _ = strings.Cut(block, "```\n")
+	block, _, _ = strings.Cut(block, "```")
+	used := map[string]bool{"attempt": true, "Handler": true}
+	bodies := make(map[string]map[string][]*ast.BlockStmt)
+	n := 0
+	for line := range strings.Lines(block) {
+		fields := strings.Fields(line)
+		dir := fields[0]
+		if bodies[dir] == nil {
+			bodies[dir] = functionsOf(t, dir)
+		}
+		for _, name := range fields[1:] {
+			if n++; bodies[dir][name] == nil {
+				t.Errorf("%s has no function %s", dir, name)
+			}
+			if !used[name] {
+				t.Errorf("no earlier function uses %s of %s", name, dir)
+			}
+			for _, body := range bodies[dir][name] {
+				ast.Inspect(body, func(n ast.Node) bool {
+					if id, ok := n.(*ast.Ident); ok {
+						used[id.Name] = true
+					}
+					return true
+				})
+			}
+		}
+	}
+	if n == 0 || n > maxPath {
+		t.Errorf("%d functions, must be 1 to %d", n, maxPath)
+	}
+}
+
+// functionsOf returns the bodies of the functions and methods of a package by name.
+func functionsOf(t *testing.T, dir string) map[string][]*ast.BlockStmt {
+	t.Helper()
+	names, _ := filepath.Glob("../../" + dir + "/*.go")
+	bodies := make(map[string][]*ast.BlockStmt)
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
+				bodies[f.Name.Name] = append(bodies[f.Name.Name], f.Body)
+			}
+		}
+	}
+	return bodies
+}
+
 // upward returns the calls that point up between rows of files, and the files that are in no row.
 func upward(rows [][]string, calls map[string]map[string]string) (wrong []string) {
 	row := func(file string) int {
