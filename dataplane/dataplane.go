@@ -36,50 +36,33 @@
 //   - it parses completely, as routes with distinct ids, and X-Count, if present, equals their number.
 //
 // For a delta, the digest is computed over the whole text that it leads to. After a delta that does not verify, the client
-// fetches the full table in the same round, and does not ask the server for deltas for ten minutes.
+// fetches the full table in the same round, and does not ask the server for deltas for ten minutes. A failure changes nothing,
+// not even the ETag of the next request.
 //
-// A failure changes nothing, not even the ETag of the next request. If the guard passes a candidate, the client's publisher
-// serves it under the ETag that the next request names, and replaces the last-known-good file in the background, or later, if
-// Config.Unproven asks for that. That file contains no ETag: its names follow from its digest and revision, so that file and name
-// cannot disagree.
-//
-// # Held tables
-//
-// A held table is not applied, but kept beside the applied one, and a request names both: If-None-Match: applied, held. So polls
-// do not download it again. The ETag of a 304 tells which of the two the server means: the applied one ends the hold; the held
-// one counts as a poll that agrees with it, which releases it after the guard's time. [Client.Accept] releases it at once.
+// A held table is kept beside the applied one, and requests name both, so it is downloaded once. The ETag of a 304 tells which of
+// the two the server means.
 //
 // # Streams
 //
 // A stream is another transport for answers, not a second client: its deltas go through the same verification, guard and commit
-// as a body, and where it has none, it asks for a fetch. The event "current", which comes at least every 15 seconds, corresponds
-// to a 304. Data that does not verify ends the stream, and the client fetches the full table once.
+// as a body. The event "current", which comes at least every 15 seconds, corresponds to a 304. With UpdateMode [Auto] the client
+// polls once, and then opens a stream; if that fails twice, it polls for a while. Actions that many clients would take at the same
+// moment are spread over time.
 //
-// With UpdateMode [Auto] the client polls once, and then opens a stream. If the server does not support streams, or two
-// consecutive attempts fail, the client polls for 15 to 30 seconds, and later for up to five minutes, before the next attempt. It
-// closes a stream that is silent for 45 seconds. Actions that many clients would take at the same moment are spread over time.
+// # Order and freshness
 //
-// # Order of tables
-//
-// Servers poll independently and may lag behind each other. Our servers answer 304 to a request that names a newer table, and
-// send an older one only if they are sure (see package etagcache). In addition, the client does not accept a table with a lower
-// revision than its own, until the same server has sent one in two consecutive polls: then the cluster was restored from a
-// backup. Tables without a revision have no order and are accepted. The client adopts the ETag of a 304 if it has the digest of
-// the table: its revision tells how new the table is now.
-//
-// # Freshness
+// Servers poll independently and may lag behind each other. The client does not accept a table with a lower revision than its
+// own, until the same server has sent one in two consecutive polls: then the cluster was restored from a backup. Tables without a
+// revision have no order and are accepted.
 //
 // The client knows the time of the source's read only from evidence: X-Source-Read, or "source_read" of a stream; for a server
-// that sends neither, the Date and Age of its answer (RFC 9111). Once a server has sent the former, it must keep sending it. An
-// answer without evidence confirms the table but does not change the time of the read, so that a cache cannot hide the loss of
-// the source.
+// that sends neither, the Date and Age of its answer (RFC 9111). An answer without evidence confirms the table but does not change
+// the time of the read, so that a cache cannot hide the loss of the source.
 //
 // # Caveats
 //
-// If a server sends an ETag of our form whose digits are not the SHA-256 of the text, the client rejects all its answers. For the
-// seconds until a lagging server has read again, its 304 looks like one that agrees. The last-known-good file is not signed:
-// everyone who can write it can give the client a table. Receiving a table takes at most about one and a half times the limit on
-// its size, in addition to the previous table. The client does not follow redirects.
+// The last-known-good file is not signed: everyone who can write it can give the client a table. Receiving a table takes at most
+// about one and a half times the limit on its size, in addition to the previous table. The client does not follow redirects.
 //
 // Other modules may import it: the exported API is stable within a major version.
 package dataplane

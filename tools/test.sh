@@ -21,8 +21,9 @@ go build -ldflags=-s -o "$dir/plain/" ./cmd/... && CGO_ENABLED=1 go build -race 
 go test -vet=off -timeout 30m -json -run 'TestPlanted' ./test/robustness > "$dir/planted.json" &
 planted=$!
 
-# Beside the other packages that run programs. The proxies of test/proxy mostly wait for their next retry, so all of its tests run at once.
-beside_runners="./test/e2e/manifests ./test/robustness"
+# Beside the other packages that run programs, so that both take about as long. The proxies of test/proxy mostly wait for their next retry, so
+# all of its tests run at once.
+beside_runners="./test/e2e/manifests ./test/robustness ./test/deploy ./test/kubelet"
 proxies() {
 	local failed=0
 	go test -vet=off -shuffle=on -timeout 30m -p 1 -skip '^TestPlanted$' -json $beside_runners || failed=1

@@ -7,6 +7,7 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/query"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // canaryJob lists soaking changes.
@@ -20,9 +21,9 @@ func (canaryJob) run(ctx context.Context, s *session) (int, error) {
 			switch {
 			case a.Err != nil:
 				status = Trouble
-			case a.Value.Canary != nil:
-				v := a.Value.Canary.Verdict
-				status = max(status, verdict(a.Value.Canary.Halted == 0 && (v == nil || !v.Firing && !v.Failed)))
+			case a.Value.said.Canary != nil:
+				v := a.Value.said.Canary.Verdict
+				status = max(status, verdict(a.Value.said.Canary.Halted == 0 && (v == nil || !v.Firing && !v.Failed)))
 			}
 		}
 		return outline(r, status)
@@ -42,11 +43,11 @@ func (canaryJob) run(ctx context.Context, s *session) (int, error) {
 
 // soakingKey is equal for replicas with the same soaking changes and the same end.
 func soakingKey(st *serverStatus) string {
-	if st.Canary == nil {
+	if st.said.Canary == nil {
 		return ""
 	}
-	key := st.Canary.Query
-	for _, o := range st.Canary.Objects {
+	key := st.said.Canary.Query
+	for _, o := range st.said.Canary.Objects {
 		key += fmt.Sprint("\x00", o.Ref, o.Until.Unix(), o.Halted)
 	}
 	return key
@@ -54,7 +55,7 @@ func soakingKey(st *serverStatus) string {
 
 // writeCanary prints the soaking changes of replicas.
 func (s *session) writeCanary(cluster string, g *agreement[*serverStatus]) error {
-	c, where := g.value.Canary, query.Label(cluster, "")
+	c, where := g.value.said.Canary, query.Label(cluster, "")
 	if c == nil {
 		writeLines(s.std.Out, []string{where + "no canary: --canary is not set"})
 		return nil
@@ -76,7 +77,7 @@ func (s *session) writeCanary(cluster string, g *agreement[*serverStatus]) error
 			return err
 		}
 	}
-	lines := []string{where + number(c.Count, "object") + " on the canary" + nextPromotion(c, s.now())}
+	lines := []string{where + shadowdiff.Plural(c.Count, "object") + " on the canary" + nextPromotion(c, s.now())}
 	switch v := c.Verdict; {
 	case c.Query == "":
 	case v == nil:

@@ -107,6 +107,9 @@ func (p Program) command(c command, std program.Stdio) *cobra.Command {
 		Use: strings.TrimSpace(c.name + " [flags] " + p.arguments(c, s.places)), Short: c.short, Long: c.long, Hidden: c.short == "",
 		Example: p.examples(c.examples), DisableFlagsInUseLine: true, ValidArgs: c.words, Args: cobra.ArbitraryArgs,
 	}
+	if c.fails != "" {
+		cmd.Long += "\n\nThe exit status is 0 if all is well, 1 if " + c.fails + ",\nand 2 if a server does not answer or the call is wrong."
+	}
 	s.define(cmd, c)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		status, err := s.run(cmd, c, args)

@@ -15,6 +15,7 @@ import (
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 type clientsJob struct {
@@ -85,7 +86,7 @@ func (j *clientsJob) judge(r query.Reply[*fleet.View], v *fleet.View) documentCl
 	var wrong []string
 	if v != nil {
 		if n := v.Counts.Rejected; n > 0 {
-			wrong = append(wrong, number(n, "client")+" rejected a table")
+			wrong = append(wrong, shadowdiff.Plural(n, "client")+" rejected a table")
 		}
 		late := 0
 		for _, c := range v.Clients {
@@ -94,11 +95,11 @@ func (j *clientsJob) judge(r query.Reply[*fleet.View], v *fleet.View) documentCl
 			}
 		}
 		if late > 0 {
-			wrong = append(wrong, fmt.Sprintf("%s behind for more than %v", number(late, "client"), j.maxBehind))
+			wrong = append(wrong, fmt.Sprintf("%s behind for more than %v", shadowdiff.Plural(late, "client"), j.maxBehind))
 		}
 		for _, t := range v.Suspects {
 			wrong = append(wrong, fmt.Sprintf("the proxies of %s died of table %s, for example %s: %s",
-				number(t.Clients, "client"), shortDigest(t.Digest.String()), t.Example, t.Evidence))
+				shadowdiff.Plural(t.Clients, "client"), shortDigest(t.Digest.String()), t.Example, t.Evidence))
 		}
 		if len(wrong) > 0 {
 			status = Unhealthy
@@ -134,10 +135,10 @@ func (j *clientsJob) report(s *session, r query.Reply[*fleet.View], v *fleet.Vie
 	}
 	for _, l := range v.Relays {
 		if !l.Details {
-			one.notes = append(one.notes, fmt.Sprintf("%s%s behind relay %s: %s", query.Label(r.Cluster, ""), number(l.Total, "client"), l.ID, countsText(l.Counts)))
+			one.notes = append(one.notes, fmt.Sprintf("%s%s behind relay %s: %s", query.Label(r.Cluster, ""), shadowdiff.Plural(l.Total, "client"), l.ID, countsText(l.Counts)))
 		}
 	}
-	one.notes = append(one.notes, fmt.Sprintf("%s%s: %s", query.Label(r.Cluster, ""), number(v.Total, "client"), countsText(v.Counts)))
+	one.notes = append(one.notes, fmt.Sprintf("%s%s: %s", query.Label(r.Cluster, ""), shadowdiff.Plural(v.Total, "client"), countsText(v.Counts)))
 	one.notes = append(one.notes, r.Missing()...)
 	for _, c := range v.Clients {
 		one.rows = append(one.rows, clientRow(s, c))
@@ -163,7 +164,7 @@ func clientRow(s *session, c fleet.Client) []string {
 	if c.State != fleet.Current && (c.BehindVersions != 0 || c.BehindSeconds > 0) {
 		behind = age(time.Duration(c.BehindSeconds * float64(time.Second)))
 		if c.BehindVersions > 0 {
-			behind = number(c.BehindVersions, "version") + ", " + behind
+			behind = shadowdiff.Plural(c.BehindVersions, "version") + ", " + behind
 		}
 	}
 	served := "fleet"

@@ -31,6 +31,7 @@ type command struct {
 	job        func() job
 
 	short, long string // without short, it is hidden
+	fails       string // when the exit status is 1
 	examples    string // pairs of a comment and a call: see Program.examples
 }
 
@@ -39,25 +40,26 @@ const tablesHelp = `A table is a file of routes, such as a last-known-good file;
 that of a Skipper, http://10.2.0.7:9911/routes; or -, routes on standard input.`
 
 // steeringHelp describes commands that change what is served.
-const steeringHelp = `Shows what would change, and asks; without a terminal, use --yes or --dry-run. It goes to all replicas, in the pods.
-The exit status is 1 if you decline, and 2 if a replica does not answer or rejects it.`
+const steeringHelp = `Shows what would change, and asks; without a terminal, use --yes or --dry-run. It goes to all replicas, in the pods.`
 
-// commands returns all commands, in the order of the help. In all of them the exit status is 2 if a server did not answer or the call is wrong.
+const declined = "you decline"
+
+// commands returns all commands, in the order of the help.
 func commands() []command {
 	return []command{
 		{
 			name: "get", args: "PATH", min: 1, max: 1, beside: true, job: func() job { return getJob{} },
 			short: "Prints a page of the process in this pod, such as /status.",
-			long:  `docs/reference/endpoints.md lists the paths. The exit status is 1 if the answer is negative.`,
+			long:  `docs/reference/endpoints.md lists the paths.`, fails: "the answer is negative",
 			examples: `
 # Mode, table and producers
 get /status`,
 		}, {
 			name: "status", job: func() job { return &statusJob{wait: settleWait} },
 			short: "Checks that every replica has a fresh table, holds nothing back and agrees with the others.",
-			long: `The exit status is 1 if a replica is unhealthy: its table is missing, not confirmed by a read since a restart, or older than --max-age;
-its source fails; its guard holds something back, or harm was published; its last-known-good file cannot be written; or it keeps
-serving an older table than another replica. Problems of objects are only counted.`,
+			long: `A replica is unhealthy if its table is missing, not confirmed by a read since a restart, or older than --max-age; its source fails; its
+guard holds something back, or harm was published; its last-known-good file cannot be written; or it keeps serving an older table than
+another replica. Problems of objects are only counted.`, fails: "a replica is unhealthy",
 			examples: `
 # Is everything fine?
 status @
@@ -67,10 +69,8 @@ status --contexts 'prod-*' @`,
 			name: "clients", job: func() job { return &clientsJob{} },
 			short: "Lists the proxies that fetch the table, and which table each one holds.",
 			long: `A client is current, behind, rejected or silent: no request for three of its intervals. It is forgotten after an hour. A name in brackets
-is inferred from address and user agent.
-
-The exit status is 1 if a client has rejected a table, is behind for longer than --max-behind, or its proxy died of a table, and 2 also
-if a peer of a replica does not answer. Silent clients may be deleted pods and do not count.`,
+is inferred from address and user agent. Silent clients may be deleted pods.`,
+			fails: "a client has rejected a table or is behind for longer than --max-behind, or its proxy died of a table",
 			examples: `
 # Which proxy holds which table?
 clients @
@@ -79,7 +79,7 @@ clients --contexts 'prod-*' --state behind @`,
 		}, {
 			name: "problems", job: func() job { return &problemsJob{} },
 			short: "Lists the Ingresses and RouteGroups that lost routes, and why.",
-			long:  `The worst comes first. The exit status is 1 if there is a problem of severity error or warning.`,
+			long:  `The worst comes first.`, fails: "there is a problem of severity error or warning",
 			examples: `
 # What is wrong in the namespace shop?
 problems -n shop @
@@ -90,8 +90,8 @@ problems --severity error -o json @`,
 			job:   func() job { return &explainJob{} },
 			short: "Explains why an Ingress, a RouteGroup, a route or a host doesn't work.",
 			long: `WHAT is "ingress NAMESPACE/NAME" or "routegroup NAMESPACE/NAME" (ing and rg for short), the id of a route, or a host. PLACE is the
-URL of the support listener of a route server, or a file or folder of manifests. The exit status is 1 if something is wrong, the
-object does not exist, or the replicas disagree.`,
+URL of the support listener of a route server, or a file or folder of manifests.`,
+			fails: "something is wrong, the object does not exist, or the replicas disagree",
 			examples: `
 # Why does my Ingress answer 502?
 explain ingress cart -n shop @
@@ -106,9 +106,8 @@ explain routegroup shop/cart ./manifests`,
 
 URL is that of the request, as for curl, or a path together with -H 'Host: NAME'. The request has only the headers of -H: if your load
 balancer sets X-Forwarded-Proto, add it. An answer that depends on chance, on the state of a proxy or on a missing option is undecided:
-every possible outcome is listed with its conditions.
-
-The exit status is 0 if a route matches, even if it is undecided which one, and else 1.`,
+every possible outcome is listed with its conditions.`,
+			fails: "no route matches, it is undecided whether one does, or the replicas disagree",
 			examples: `
 # Which route takes this request?
 match https://shop.example.org/cart @routes
@@ -119,11 +118,12 @@ match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart ./rou
 		}, {
 			name: "diff", max: 1, table: "A B", local: true, job: func() job { return &diffJob{} },
 			short: "Compares routing tables, or two entries of the history, by meaning.",
-			long: `The order of endpoints makes no difference, the order of filters does. The exit status is 1 if the tables differ.
+			long: `The order of endpoints makes no difference, the order of filters does.
 ` + tablesHelp + `
 
 Two numbers are entries of the history; the second may be now. Without arguments, kubectl routesrv compares the tables of all replicas
 with that of the first. With A alone, it compares A with the first replica.`,
+			fails: "the tables differ",
 			examples: `
 # Do all replicas of this context serve the same?
 diff --context prod-eu
@@ -138,7 +138,7 @@ diff --ignore endpoints @routes http://10.2.0.7:9911/routes`,
 		}, {
 			name: "held", beside: true, job: func() job { return heldJob{} },
 			short: "Shows what the guard holds back, and how it differs from what is served.",
-			long:  `The command accept publishes it. The exit status is 1 if something is held.`,
+			long:  `The command accept publishes it.`, fails: "something is held",
 			examples: `
 # What is held, and why?
 held @
@@ -149,7 +149,7 @@ held --contexts 'prod-*' @`,
 			short: "Shows what was served when: the history of objects.",
 			long: `An entry is a change of what is served: objects with their field managers, routes, what was kept, accepted and frozen and by whom, and
 takeovers. Changes of endpoints alone make none. Replicas number their entries differently; the command queries the one that remembers
-most, and names it. The exit status is 1 if there is no entry.`,
+most, and names it.`, fails: "there is no entry",
 			examples: `
 # What changed in the last hour?
 log @ --since 1h
@@ -160,21 +160,21 @@ log @ --object Ingress/shop/cart`,
 		}, {
 			name: "show", args: "ENTRY", min: 1, max: 1, job: func() job { return showJob{} },
 			short: "Shows an entry of the history with the routes that it changed.",
-			long:  `ENTRY is a number that log shows. diff compares two entries. The exit status is 1 if the replica has no such entry.`,
+			long:  `ENTRY is a number that log shows. diff compares two entries.`, fails: "the replica has no such entry",
 			examples: `
 # What did entry 42 change?
 show @ 42`,
 		}, {
 			name: "freeze", inPod: true, job: func() job { return &steerJob{order: api.SteerFreeze} },
 			short: "Keeps objects at the versions that are served now.",
-			long:  "Changes, deletions and new objects wait. Endpoints and all other objects stay live.\n\n" + steeringHelp,
+			long:  "Changes, deletions and new objects wait. Endpoints and all other objects stay live.\n\n" + steeringHelp, fails: declined,
 			examples: `
 # Freeze a namespace for a sale
 freeze -n shop --for 2h --why 'sale'`,
 		}, {
 			name: "unfreeze", inPod: true, job: func() job { return &steerJob{order: api.SteerRelease} },
 			short: "Ends freezes and pins.",
-			long:  "From then on the newest versions are served, unless the guard, a trial or a policy keeps them.\n\n" + steeringHelp,
+			long:  "From then on the newest versions are served, unless the guard, a trial or a policy keeps them.\n\n" + steeringHelp, fails: declined,
 			examples: `
 # End what rollback and freeze have begun in a namespace
 unfreeze -n shop`,
@@ -185,7 +185,7 @@ unfreeze -n shop`,
 the entry is no longer served. With -n and --all, what is the same as then is frozen as well. Warnings name what cannot be honoured,
 such as a Service without endpoints, and routes that lose an authentication filter.
 
-` + steeringHelp,
+` + steeringHelp, fails: declined,
 			examples: `
 # Take one object back to what it was
 rollback 41 --object Ingress/shop/cart --why 'checkout is broken'
@@ -197,20 +197,20 @@ rollback 41 -n shop --why test --dry-run`,
 			name: "canary", job: func() job { return canaryJob{} },
 			short: "Lists what soaks on the canary, and what its query returned.",
 			long: `A change is served to the canary alone for the soak time (--canary). An object that keeps changing is promoted after three soak times at
-the latest. A halted change is served to nobody until it is accepted, or the object has a new version. The exit status is 1 if
-something was halted, or the query fires or is not answered.`,
+the latest. A halted change is served to nobody until it is accepted, or the object has a new version.`,
+			fails: "something was halted, or the query fires or is not answered",
 			examples: `
 # What reaches the fleet next, and who changed it?
 canary @`,
 			below: []command{{
 				name: "accept", inPod: true, job: func() job { return &steerJob{order: api.SteerPromote} },
-				short: "Promotes what soaks or was halted, at once.", long: steeringHelp,
+				short: "Promotes what soaks or was halted, at once.", long: steeringHelp, fails: declined,
 				examples: `
 # The fleet gets an urgent change now
 canary accept --object Ingress/shop/cart --why 'checkout is broken'`,
 			}, {
 				name: "halt", inPod: true, job: func() job { return &steerJob{order: api.SteerHalt} },
-				short: "Takes back from the canary what soaks, and keeps it from the fleet.", long: steeringHelp,
+				short: "Takes back from the canary what soaks, and keeps it from the fleet.", long: steeringHelp, fails: declined,
 				examples: `
 # The canary has errors that the query does not see
 canary halt -n shop --why 'customers complain'`,
@@ -220,7 +220,7 @@ canary halt -n shop --why 'customers complain'`,
 			short: "Publishes what is held, on every replica that holds it.",
 			long: `Take DIGEST from the command held. -n and --object release some of the kept objects. The command shows the differences and asks before it
 publishes; without a terminal, use --yes. kubectl routesrv accept runs it in each pod, as kubectl exec does, and records the user that
-the API server knows you as. The exit status is 1 if a replica holds nothing or something else, or if you decline.`,
+the API server knows you as.`, fails: "a replica holds nothing or something else, or you decline",
 			examples: `
 # Publish what is held
 accept 4f2a…c01d --why 'shop moved to another cluster'

@@ -142,7 +142,7 @@ func whatOf(e *api.HistoryEntry) string {
 		parts = append(parts, text)
 	}
 	if more := e.Count - len(parts); more > 0 {
-		parts = append(parts, number(more, "object"))
+		parts = append(parts, shadowdiff.Plural(more, "object"))
 	}
 	for _, d := range e.Decisions {
 		text := d.What + ": " + d.Objects

@@ -43,7 +43,7 @@ func TestExamplesOfHelpAreCalls(t *testing.T) {
 	examples := 0
 	for _, p := range []Program{{Name: "routesrv"}, {Name: "kubectl routesrv", Remote: true}} {
 		for _, c := range commands() {
-			if c.short != "" && (c.examples == "" || !strings.Contains(c.long, "xit status is ")) {
+			if c.short != "" && (c.examples == "" || c.fails == "") {
 				t.Errorf("%s: help without examples, or without the exit status", c.name)
 			}
 			for line := range strings.Lines(c.long + "\n" + p.examples(c.examples)) {

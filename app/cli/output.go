@@ -68,6 +68,19 @@ func printing(err error) error {
 	return nil
 }
 
+// answer is what a replica answered, with the JSON as it was sent.
+type answer[T any] struct {
+	said T
+	raw  json.RawMessage
+}
+
+func (a *answer[T]) json() json.RawMessage {
+	if a == nil {
+		return nil // the replica was not asked
+	}
+	return a.raw
+}
+
 // rawAnswer is implemented by answers that a document shows as the replica sent them.
 type rawAnswer interface{ json() json.RawMessage }
 
@@ -246,14 +259,6 @@ func (s *session) since(t time.Time) string {
 		return ""
 	}
 	return age(s.now().Sub(t))
-}
-
-// number returns a count with its noun.
-func number(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // shortDigest returns the first characters of a digest.

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,13 +10,11 @@ import (
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/query"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // serverStatus is an answer to GET /status.
-type serverStatus struct {
-	api.Status
-	raw json.RawMessage
-}
+type serverStatus = answer[api.Status]
 
 // How often to ask replicas with different tables again, and how long to wait in between: that covers two polls of the default
 // interval.
@@ -40,15 +36,13 @@ func (j *statusJob) define(flags *options.Flags) {
 		"Oldest last read of a healthy replica.")
 }
 
-func (s *serverStatus) json() json.RawMessage { return s.raw }
-
 func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
 	st := &serverStatus{}
-	p, err := query.Get(ctx, r.Support, api.PathStatus, nil, &st.Status)
+	p, err := query.Get(ctx, r.Support, api.PathStatus, nil, &st.said)
 	if err != nil {
 		return nil, err
 	}
-	if st.Started.IsZero() {
+	if st.said.Started.IsZero() {
 		return nil, fmt.Errorf("/status: the answer is not that of a route server")
 	}
 	st.raw = p.Body
@@ -97,51 +91,41 @@ func (j *statusJob) settle(ctx context.Context, s *session, replies []query.Repl
 func digests(r query.Reply[*serverStatus]) map[string]string {
 	all := make(map[string]string)
 	for _, a := range r.Answered() {
-		if a.Value.Table != nil {
-			all[a.Replica] = a.Value.Table.Digest.String()
+		if a.Value.said.Table != nil {
+			all[a.Replica] = a.Value.said.Table.Digest.String()
 		}
 	}
 	return all
 }
 
-// stuck returns a sentence for each replica that serves an older table than another one, by its revision, and still the same as in the
-// first answer. Where no revision tells which table is the newest, all replicas count.
+// stuck returns a sentence for each replica that serves another table than the newest, by its revision, and still the same as in the first
+// answer.
 func stuck(first map[string]string, r query.Reply[*serverStatus]) map[string]string {
-	now := digests(r)
-	newest := make(map[string]bool) // digests of the highest revision
-	var highest uint64
-	known := true
+	var newest *api.Table
 	for _, a := range r.Answered() {
-		t := a.Value.Table
-		if t == nil {
-			continue
-		}
-		if known = known && t.Revision > 0; t.Revision > highest {
-			highest, newest = t.Revision, make(map[string]bool)
-		}
-		if t.Revision == highest {
-			newest[t.Digest.String()] = true
+		if t := a.Value.said.Table; t != nil && (newest == nil || t.Revision > newest.Revision) {
+			newest = t
 		}
 	}
 	others := make(map[string]string)
-	if len(slices.Compact(slices.Sorted(maps.Values(now)))) < 2 {
-		return others
-	}
 	for _, a := range r.Answered() {
-		t := a.Value.Table
-		switch changed := first[a.Replica] != "" && first[a.Replica] != now[a.Replica]; {
-		case t == nil || changed:
-		case !known || len(newest) > 1:
-			others[a.Replica] = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest.String()))
-		case t.Revision < highest:
-			others[a.Replica] = fmt.Sprintf("serves table %s of revision %d, older than %d; the replicas differ", shortDigest(t.Digest.String()), t.Revision, highest)
+		t := a.Value.said.Table
+		if t == nil || t.Digest == newest.Digest || first[a.Replica] != "" && first[a.Replica] != t.Digest.String() {
+			continue
 		}
+		text := "serves table " + shortDigest(t.Digest.String())
+		if t.Revision == newest.Revision {
+			text += "; the replicas differ, and no revision says which is newer"
+		} else {
+			text += fmt.Sprintf(" of revision %d, older than %d; the replicas differ", t.Revision, newest.Revision)
+		}
+		others[a.Replica] = text
 	}
 	return others
 }
 
 // wrong returns the problems of one replica, the worst first.
-func (j *statusJob) wrong(s *session, cluster string, st *serverStatus) []string {
+func (j *statusJob) wrong(s *session, cluster string, st *api.Status) []string {
 	var all []string
 	if st.Table == nil {
 		all = append(all, "has no table yet")
@@ -149,7 +133,7 @@ func (j *statusJob) wrong(s *session, cluster string, st *serverStatus) []string
 	if g := st.Guard; g.Held {
 		what := "holds a table back: "
 		if g.KeptCount > 0 {
-			what = "keeps " + number(g.KeptCount, "object") + ": "
+			what = "keeps " + shadowdiff.Plural(g.KeptCount, "object") + ": "
 		}
 		all = append(all, what+strings.Trim(string(g.Reason)+", "+g.Detail, ", ")+"; to see and accept it: "+s.program.Name+" held")
 	}
@@ -191,16 +175,16 @@ func (j *statusJob) report(s *session, r query.Reply[*serverStatus], differ map[
 		case a.Err != nil:
 			status = Trouble
 		default:
-			doc.Wrong = j.wrong(s, r.Cluster, a.Value)
+			doc.Wrong = j.wrong(s, r.Cluster, &a.Value.said)
 			if text := differ[a.Replica]; text != "" {
 				doc.Wrong, doc.differs = append(doc.Wrong, text), strings.Contains(text, "replicas differ")
 			}
 			status = max(status, verdict(len(doc.Wrong) == 0))
-			cells = []string{a.Replica, state(a.Value, *doc), "", "", "", fmt.Sprint(a.Value.Problems["error"]), fmt.Sprint(a.Value.Problems["warning"])}
-			if t := a.Value.Table; t != nil {
+			cells = []string{a.Replica, state(&a.Value.said, *doc), "", "", "", fmt.Sprint(a.Value.said.Problems["error"]), fmt.Sprint(a.Value.said.Problems["warning"])}
+			if t := a.Value.said.Table; t != nil {
 				cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
 			}
-			about = slices.Concat(doc.Wrong, told(a.Value, s.now()))
+			about = slices.Concat(doc.Wrong, told(&a.Value.said, s.now()))
 		}
 		one.rows = append(one.rows, cells)
 		for _, text := range about {
@@ -222,9 +206,9 @@ const maxToldOrders = 10
 
 // told returns what an operator should know of a healthy replica: what soaks, the state of its trial proxy, and requests that changes
 // took from others.
-func told(st *serverStatus, now time.Time) (all []string) {
+func told(st *api.Status, now time.Time) (all []string) {
 	if c := st.Canary; c != nil && c.Count > 0 {
-		text := number(c.Count, "object") + " on the canary" + nextPromotion(c, now)
+		text := shadowdiff.Plural(c.Count, "object") + " on the canary" + nextPromotion(c, now)
 		if c.Halted > 0 {
 			text += fmt.Sprintf(", %d halted", c.Halted)
 		}
@@ -235,7 +219,7 @@ func told(st *serverStatus, now time.Time) (all []string) {
 		if t.Silent != "" {
 			state = "does not answer: " + t.Silent
 		}
-		all = append(all, fmt.Sprintf("trial proxy %s; %s accepted, %d failed, %d waiting", state, number(t.Accepted, "text"), len(t.Failed), t.Waiting))
+		all = append(all, fmt.Sprintf("trial proxy %s; %s accepted, %d failed, %d waiting", state, shadowdiff.Plural(t.Accepted, "text"), len(t.Failed), t.Waiting))
 	}
 	if o := st.Steering; o != nil {
 		for _, one := range o.Orders[:min(len(o.Orders), maxToldOrders)] {
@@ -246,17 +230,17 @@ func told(st *serverStatus, now time.Time) (all []string) {
 			all = append(all, fmt.Sprintf("%s of %s by %s %s: %s", one.What, one.Scope, one.By, until, one.Detail))
 		}
 		if more := len(o.Orders) - maxToldOrders; more > 0 {
-			all = append(all, number(more, "more freeze or pin"))
+			all = append(all, shadowdiff.Plural(more, "more freeze or pin"))
 		}
 	}
 	if n := len(st.Takeovers); n > 0 {
-		all = append(all, fmt.Sprintf("%s in the last hour, such as %s", number(n, "takeover"), st.Takeovers[0].Example))
+		all = append(all, fmt.Sprintf("%s in the last hour, such as %s", shadowdiff.Plural(n, "takeover"), st.Takeovers[0].Example))
 	}
 	return all
 }
 
 // state returns one word for a replica.
-func state(st *serverStatus, doc documentReplica) string {
+func state(st *api.Status, doc documentReplica) string {
 	switch {
 	case st.Table == nil:
 		return "no table"

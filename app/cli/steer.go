@@ -19,6 +19,7 @@ import (
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/query"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // decision has the flags of the commands that change what is served.
@@ -70,21 +71,8 @@ func (d *decision) confirmed(s *session, what string) (bool, error) {
 	return false, nil
 }
 
-// posted is the answer to a command.
-type posted[T any] struct {
-	said T
-	raw  json.RawMessage
-}
-
-func (p *posted[T]) json() json.RawMessage {
-	if p == nil {
-		return nil // the replica was not asked
-	}
-	return p.raw
-}
-
 // post sends a command to a replica.
-func post[T any](ctx context.Context, r Replica, path string, form url.Values) (*posted[T], error) {
+func post[T any](ctx context.Context, r Replica, path string, form url.Values) (*answer[T], error) {
 	if r.Post == nil {
 		return nil, errors.New("commands are taken in the pod only: kubectl routesrv COMMAND, or kubectl exec POD -- routesrv COMMAND")
 	}
@@ -92,7 +80,7 @@ func post[T any](ctx context.Context, r Replica, path string, form url.Values) (
 	if err != nil {
 		return nil, err
 	}
-	p := &posted[T]{raw: body}
+	p := &answer[T]{raw: body}
 	if err := json.Unmarshal(body, &p.said); err != nil {
 		return nil, fmt.Errorf("the answer is not what a route server says: %w", err)
 	}
@@ -100,7 +88,7 @@ func post[T any](ctx context.Context, r Replica, path string, form url.Values) (
 }
 
 // printPosted prints the result of a command for every replica: lines and failures, or a document.
-func printPosted[T any](s *session, command string, r query.Reply[*posted[T]], status int, lines, failed []string) (int, error) {
+func printPosted[T any](s *session, command string, r query.Reply[*answer[T]], status int, lines, failed []string) (int, error) {
 	if s.output == "json" {
 		d := outline(r, status)
 		d.Result = result(status)
@@ -132,10 +120,10 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 		writeLines(s.std.Err, []string{"nothing is held with this digest"})
 		return max(status, Unhealthy), nil
 	}
-	if sure, err := j.confirmed(s, "Publish this on "+number(len(chosen), "replica")); err != nil || !sure {
+	if sure, err := j.confirmed(s, "Publish this on "+shadowdiff.Plural(len(chosen), "replica")); err != nil || !sure {
 		return max(status, Unhealthy), err
 	}
-	r := ask(ctx, s, s.clusters, func(ctx context.Context, replica Replica) (*posted[api.Accepted], error) {
+	r := ask(ctx, s, s.clusters, func(ctx context.Context, replica Replica) (*answer[api.Accepted], error) {
 		if !slices.Contains(chosen, replica.Name) {
 			return nil, nil // it holds nothing
 		}
@@ -150,7 +138,7 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 			failed = append(failed, where+a.Err.Error())
 		default:
 			left--
-			lines = append(lines, fmt.Sprintf("%sserves %s, %s", where, shortDigest(a.Value.said.Digest.String()), number(a.Value.said.Routes, "route")))
+			lines = append(lines, fmt.Sprintf("%sserves %s, %s", where, shortDigest(a.Value.said.Digest.String()), shadowdiff.Plural(a.Value.said.Routes, "route")))
 		}
 	}
 	if r.Err != nil {
@@ -283,7 +271,7 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 	}
 	parts := *s // each has the time limit of a command
 	parts.timeout *= time.Duration(1 + len(planned.Pins)/pinsPerCommand)
-	r := ask(ctx, &parts, []Cluster{c}, func(ctx context.Context, r Replica) (*posted[api.Steered], error) {
+	r := ask(ctx, &parts, []Cluster{c}, func(ctx context.Context, r Replica) (*answer[api.Steered], error) {
 		return j.carryOut(ctx, s, r, form, planned)
 	})[0]
 	status, failed := Healthy, r.Missing()
@@ -330,7 +318,7 @@ func (j *steerJob) preview(ctx context.Context, s *session, r Replica, form url.
 
 // carryOut sends the command to one replica. For a rollback it names the versions, because replicas number their entries
 // differently.
-func (j *steerJob) carryOut(ctx context.Context, s *session, r Replica, form url.Values, planned *api.Steered) (answer *posted[api.Steered], err error) {
+func (j *steerJob) carryOut(ctx context.Context, s *session, r Replica, form url.Values, planned *api.Steered) (last *answer[api.Steered], err error) {
 	if j.order != api.SteerRollback || len(planned.Pins) == 0 {
 		return post[api.Steered](ctx, r, api.PathSteering, form)
 	}
@@ -344,19 +332,19 @@ func (j *steerJob) carryOut(ctx context.Context, s *session, r Replica, form url
 		one := maps.Clone(form)
 		one["pin"] = pins
 		part, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("no answer within %v", s.timeout))
-		answer, err = query.Bounded(part, func(ctx context.Context) (*posted[api.Steered], error) {
+		last, err = query.Bounded(part, func(ctx context.Context) (*answer[api.Steered], error) {
 			return post[api.Steered](ctx, r, api.PathSteering, one)
 		})
 		if cancel(); err != nil {
-			return nil, fmt.Errorf("%d of %s pinned, then: %w", done, number(len(planned.Pins), "object"), err)
+			return nil, fmt.Errorf("%d of %s pinned, then: %w", done, shadowdiff.Plural(len(planned.Pins), "object"), err)
 		}
 		if done += len(pins); len(planned.Pins) > pinsPerCommand {
 			j.progress.Lock()
-			writeLines(s.std.Err, []string{fmt.Sprintf("%s: %d of %s pinned", r.Name, done, number(len(planned.Pins), "object"))})
+			writeLines(s.std.Err, []string{fmt.Sprintf("%s: %d of %s pinned", r.Name, done, shadowdiff.Plural(len(planned.Pins), "object"))})
 			j.progress.Unlock()
 		}
 	}
-	return answer, nil
+	return last, nil
 }
 
 // show prints what a command would change.
@@ -368,7 +356,7 @@ func (j *steerJob) show(s *session, replica string, a *api.Steered) {
 		lines = append(lines, "until it is released")
 	}
 	if len(a.Pins) > 0 {
-		lines = append(lines, number(len(a.Pins), "object")+" pinned")
+		lines = append(lines, shadowdiff.Plural(len(a.Pins), "object")+" pinned")
 	}
 	for _, w := range a.Warnings {
 		lines = append(lines, "WARNING "+w)

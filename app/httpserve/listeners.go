@@ -21,8 +21,6 @@ type ListenersConfig struct {
 	Address, SupportAddress string
 	// Listen opens the listeners; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
-	// Flags is the prefix of flags in messages: "-" or "--".
-	Flags string
 
 	// Endpoints are the endpoints of all listeners. The support listener and the control socket serve exactly these. Main serves the
 	// main listener; nil means Endpoints.
@@ -121,7 +119,7 @@ func (l *Listeners) Run(ctx context.Context, work func(context.Context)) (err er
 	}
 	main, err := l.cfg.Listen("tcp", l.cfg.Address)
 	if err != nil {
-		return fmt.Errorf("open main listener (%saddress): %w", l.cfg.Flags, err)
+		return fmt.Errorf("open main listener (-address): %w", err)
 	}
 	l.cfg.Logger.Info("main listener open", "address", main.Addr().String(), "tls", l.main.TLSConfig != nil)
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
@@ -153,7 +151,7 @@ func (l *Listeners) serveMain(main net.Listener) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
-	return fmt.Errorf("main listener (%saddress): %w", l.cfg.Flags, err)
+	return fmt.Errorf("main listener (-address): %w", err)
 }
 
 // serveSupport serves operators. Proxies do not need it, so a failure is only logged.
@@ -167,7 +165,7 @@ func (l *Listeners) serveSupport() {
 		err = serve(l.support, l.conns[l.support].Listener(support))
 	}
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
-		l.cfg.Logger.Error("failed support listener: no metrics, no status ("+l.cfg.Flags+"support-listener)", "error", err)
+		l.cfg.Logger.Error("failed support listener: no metrics, no status (-support-listener)", "error", err)
 	}
 }
 

@@ -54,7 +54,7 @@ func newListeners(d *diary, change func(*httpserve.ListenersConfig)) (l *httpser
 	names := []string{"main closes", "support closes"}
 	registry, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
 	cfg := httpserve.ListenersConfig{
-		Address: "127.0.0.1:0", SupportAddress: "127.0.0.1:0", Flags: "--",
+		Address: "127.0.0.1:0", SupportAddress: "127.0.0.1:0",
 		Listen: func(network, address string) (net.Listener, error) {
 			inner, err := net.Listen(network, address)
 			if err != nil {
@@ -125,7 +125,7 @@ func TestFailedMainListenerEndsAll(t *testing.T) {
 		}
 	})
 	err := listeners.Run(t.Context(), func(ctx context.Context) { <-ctx.Done() })
-	if !errors.Is(err, net.ErrClosed) || !strings.HasPrefix(err.Error(), "main listener (--address): ") {
+	if !errors.Is(err, net.ErrClosed) || !strings.HasPrefix(err.Error(), "main listener (-address): ") {
 		t.Errorf("Run: %v, want an error of the main listener", err)
 	}
 	if slices.Contains(d.lines, "drain begins") {

@@ -328,11 +328,9 @@ func (f *Flags) shards(s *server.Shard, store string) {
 	f.Add("-"+prefix+"name", Text("NAME", &s.Name, ""), "Name of that service.")
 	f.Add("-"+prefix+"port", Number(&s.Port, 6379, 1, 65535), "Port of its addresses.")
 	f.Check(func() {
-		switch {
-		case s.Namespace != "" && s.Name == "":
-			f.warn(prefix+"namespace", "has no effect without -%sname", prefix)
-		case s.Namespace == "" && s.Name != "":
-			f.warn(prefix+"name", "has no effect without -%snamespace", prefix)
+		if s.Namespace == "" || s.Name == "" {
+			f.noEffect("has no effect without -"+prefix+"name", prefix+"namespace")
+			f.noEffect("has no effect without -"+prefix+"namespace", prefix+"name")
 		}
 	})
 }
@@ -351,17 +349,10 @@ func (f *Flags) events(c *RouteServer) {
 	f.Group("Events", "problems as Kubernetes Events, where application teams look")
 	f.Add("--events", Bool(&c.Events, false), "Write problems as Kubernetes Events. Needs the rights of components/events.")
 	f.Check(func() {
-		switch {
-		case !c.Events:
-			return
-		case len(c.Server.Upstream.URLs) > 0:
-			f.warn("events", "has no effect with --upstream: a relay does not know the objects")
-		case !c.Source.Kubernetes:
-			f.warn("events", "has no effect with --manifests: there is no API to write to")
-		default:
-			return
+		if !c.Source.Kubernetes || len(c.Server.Upstream.URLs) > 0 {
+			f.noEffect("has no effect without -kubernetes: there is no API to write to", "events")
+			c.Events = false
 		}
-		c.Events = false
 	})
 }
 

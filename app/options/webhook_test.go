@@ -40,8 +40,7 @@ func TestWebhook(t *testing.T) {
 
 func TestEventsWithoutAnAPI(t *testing.T) {
 	for want, args := range map[string][]string{
-		"--events: has no effect with --upstream: a relay does not know the objects": {"--events", "--upstream=http://a"},
-		"--events: has no effect with --manifests: there is no API to write to":      {"--events", "--manifests=m"},
+		"--events: has no effect without -kubernetes: there is no API to write to": {"--events", "--upstream=http://a"},
 	} {
 		c, warnings, err := parseArgs(args, options.Env{})
 		if err != nil || c.Events {

@@ -318,7 +318,7 @@ func (s *Server) newListeners() error {
 		return err
 	}
 	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
-		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Open, Flags: "-",
+		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Open,
 		Endpoints: s.endpoints, Main: handler, DrainStreams: s.drainStreams, TLS: s.cfg.TLS, StateDir: s.cfg.StateDir,
 		MaxConnections: s.cfg.MaxConnections, Drain: s.cfg.WaitForHealthcheckInterval, ShutdownTimeout: s.cfg.ShutdownTimeout,
 		Draining: func() { s.log.Info(fmt.Sprintf("shutting down the server in %s...", s.cfg.WaitForHealthcheckInterval)) },

@@ -214,7 +214,7 @@ func New(cfg Config) (*Sidecar, error) {
 	}
 	s.endpoints = s.newEndpoints()
 	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
-		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen, Flags: "--",
+		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen,
 		Endpoints: s.endpoints, SupportTLS: cfg.SupportTLS.config(), DrainStreams: s.cache.DrainStreams, MaxConnections: maxConnections,
 		StateDir: s.cfg.StateDir,
 		Drain:    s.cfg.Drain, ShutdownTimeout: s.cfg.ShutdownTimeout,

@@ -77,7 +77,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, log: log, judge: judge, metrics: NewMetrics(cfg.Registry), recheck: make(chan struct{}, 1)}
 	endpoints := Endpoints(judge, cfg.Registry, log, s.metrics)
 	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
-		Address: cfg.Address, SupportAddress: cfg.SupportAddress, Listen: cfg.Open, Flags: "-",
+		Address: cfg.Address, SupportAddress: cfg.SupportAddress, Listen: cfg.Open,
 		Endpoints: endpoints, TLS: cfg.TLS, MaxConnections: cmp.Or(cfg.MaxConnections, 1000),
 		Drain: cfg.WaitForHealthcheckInterval, ShutdownTimeout: cmp.Or(cfg.ShutdownTimeout, 30*time.Second),
 		Logger: log, Registry: cfg.Registry,
