@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
@@ -24,7 +23,7 @@ func (c *Compiler) build(s *kube.Snapshot, recent []*Result) *Result {
 			base, least = r, n
 		}
 	}
-	next := c.derive(base, s, recent)
+	next := c.derive(base, s)
 	if next == nil {
 		return c.build(s, nil)
 	}
@@ -37,9 +36,9 @@ func (c *Compiler) build(s *kube.Snapshot, recent []*Result) *Result {
 	return result
 }
 
-// derive derives the state of a snapshot from another state by the differences of their snapshots. It reuses units of recent
-// builds. It returns nil if the state can only be built from nothing.
-func (c *Compiler) derive(base *Result, s *kube.Snapshot, recent []*Result) *change {
+// derive derives the state of a snapshot from another state by the differences of their snapshots. It returns nil if the state can
+// only be built from nothing.
+func (c *Compiler) derive(base *Result, s *kube.Snapshot) *change {
 	next := base.state.change()
 	var services []*rules.Service
 	next.view, services = c.set.View(s, base.state.view)
@@ -80,35 +79,17 @@ func (c *Compiler) derive(base *Result, s *kube.Snapshot, recent []*Result) *cha
 	// In order, because of what objects resolve for others.
 	for _, ref := range slices.SortedFunc(maps.Keys(todo), kube.Ref.Compare) {
 		for n, o := range todo[ref] {
-			was, is := next.find(ref), c.object(o, n, next.view, recent)
-			if n > 0 || was == nil {
-				next.add(is)
-			} else if was != is {
+			if was := next.find(ref); n == 0 && was != nil {
+				if was.unit.Holds(next.view) {
+					continue // its lookups have the same results
+				}
 				next.remove(was)
-				next.add(is)
 			}
+			next.add(newObject(o, c.set.Compile(o, next.view), n))
 		}
 	}
-	next.settle(func(h *host) *rules.Unit {
-		for _, r := range recent {
-			if known, _ := r.state.hosts.Get(h); known != nil && known.sameCatchAll(h) {
-				return known.catchAll.unit
-			}
-		}
-		return nil
-	})
+	next.settle()
 	return next
-}
-
-// object returns an object with its unit: the unit of a recent build if the object's lookups give the same results, otherwise a
-// new one.
-func (c *Compiler) object(o kube.Routed, n int, v *rules.View, recent []*Result) *object {
-	for _, r := range recent {
-		if known := r.state.find(o.Ref()); known != nil && known.Routed == o && known.n == n && known.unit.Holds(v) {
-			return known
-		}
-	}
-	return newObject(o, c.set.Compile(o, v), n)
 }
 
 // maxBatch is the maximum number of texts unpacked at once while a list is built.
@@ -132,21 +113,10 @@ func changed(before table.List, c *change) table.List {
 			upserts = append(upserts, r)
 		}
 		if len(upserts) >= maxBatch {
-			list, upserts = replaced(list, newIn(before, upserts), nil), nil
+			list, upserts = replaced(list, upserts, nil), nil
 		}
 	}
-	return replaced(list, newIn(before, upserts), slices.Collect(maps.Keys(deletes)))
-}
-
-// newIn returns the routes that a list does not have with the same text. It searches in the order of ids, to unpack each
-// block of the list only once.
-func newIn(before table.List, routes []*table.Route) []*table.Route {
-	slices.SortFunc(routes, func(a, b *table.Route) int { return strings.Compare(a.ID, b.ID) })
-	has := before.Lookup()
-	return slices.DeleteFunc(routes, func(r *table.Route) bool {
-		was := has.Get(r.ID)
-		return was != nil && *was == *r
-	})
+	return replaced(list, upserts, slices.Collect(maps.Keys(deletes)))
 }
 
 // replaced changes a list. The rules have already checked each printed route as the list does, so an error is a bug.

@@ -83,7 +83,7 @@ func (s *state) hostOf(name string) (h *host) {
 }
 
 // settleHosts replaces the hosts whose objects differ, with their catch-alls.
-func (c *change) settleHosts(reuse func(*host) *rules.Unit) {
+func (c *change) settleHosts() {
 	for name := range c.touched {
 		was, _ := c.hosts.Get(&host{name: name})
 		is := c.hostOf(name)
@@ -99,7 +99,7 @@ func (c *change) settleHosts(reuse func(*host) *rules.Unit) {
 			var unit *rules.Unit
 			if was != nil && was.sameCatchAll(is) {
 				unit = was.catchAll.unit
-			} else if unit = reuse(is); unit == nil {
+			} else {
 				unit = c.rules.CatchAll(is.name, is.redirect, is.expressions)
 			}
 			is.catchAll = &section{rank: fromHost, host: is.name, unit: unit, routes: unit.Global, object: is.oldest, catchAll: true}

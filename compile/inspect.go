@@ -153,7 +153,7 @@ func (r *Result) try(o kube.Object, view *rules.View) (Trial, error) {
 	}
 	tried := newObject(routed, r.state.rules.Compile(o, view.Before(o.Ref())), 0)
 	with.add(tried)
-	with.settle(func(*host) *rules.Unit { return nil })
+	with.settle()
 
 	result, problems := Trial{Routes: with.inspect(tried)}, with.problemsOf(tried)
 	gone, fresh := with.differing()

@@ -160,14 +160,13 @@ func (c *change) count(s *section, sign int) {
 	}
 }
 
-// settle brings everything up to date that depends on the objects: catch-alls, ids, and routes that match the same. reuse
-// returns the catch-all of a host that others have compiled; nil if there is none.
-func (c *change) settle(reuse func(*host) *rules.Unit) {
+// settle brings everything up to date that depends on the objects: catch-alls, ids, and routes that match the same.
+func (c *change) settle() {
 	if c.before.ids.Len() == 0 {
 		for one := range c.fixed.claims() {
 			c.added = append(c.added, one)
 		}
 	}
-	c.settleHosts(reuse)
+	c.settleHosts()
 	c.settleIDs()
 }

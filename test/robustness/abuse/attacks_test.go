@@ -39,7 +39,7 @@ func Attacks() []Attack {
 		{"headers of a megabyte", 64, giantHeaders, connection},
 		{"tags of tables that never were", 2000, madeUpTags, 0},
 		{"requests that are garbage", 500, garbage, connection},
-		// A server tracks at most 20,000 clients, in 10 MB.
+		// A server tracks at most 20,000 clients, in 26 MB.
 		{"reports of clients that never were", 20_000, madeUpClients, 1 << 10},
 	}
 }
