@@ -22,7 +22,8 @@ var foreignFlags = strings.Fields(`previous noout enddate sync-policy kubernetes
 	cpu benchmem update context key certificate-identity-regexp certificate-oidc-issuer repo deletion-policy as
 	trimpath ldflags check only drop-caches kubeconfig o k n f A a x n0 soak server-side wait prune watch-cache feature-gates
 	runtime-config request-timeout max-requests-inflight max-mutating-requests-inflight default-watch-cache-size audit-log-path listen-metrics-urls
-	storage-media-type web.enable-lifecycle enable-lifecycle no-new-privs privileged hostNetwork new-bundle-format tlog-upload use-signing-config it type path source revision`)
+	storage-media-type web.enable-lifecycle enable-lifecycle no-new-privs privileged hostNetwork new-bundle-format tlog-upload use-signing-config it type path source revision
+	modes states length clients floods burst factor`)
 
 // checkQuotes requires that documents quote only flags that a program has.
 func checkQuotes() error {
