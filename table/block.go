@@ -73,15 +73,14 @@ func (b *Block) Hosts() []string { return b.hosts }
 
 // OfHosts returns new routes, those whose Hosts keep accepts. If no route is accepted, the text stays packed.
 func (b *Block) OfHosts(keep func(hosts string) bool) []*Route {
-	var text []byte
-	return b.ofHosts(keep, &text)
+	return b.ofHosts(keep, &unpacker{})
 }
 
 // everyHost is for [Block.OfHosts].
 func everyHost(string) bool { return true }
 
-// ofHosts is OfHosts with a buffer for the text.
-func (b *Block) ofHosts(keep func(hosts string) bool, buffer *[]byte) []*Route {
+// ofHosts is OfHosts with an unpacker that later blocks can use.
+func (b *Block) ofHosts(keep func(hosts string) bool, u *unpacker) []*Route {
 	kept := make([]bool, len(b.hosts))
 	for i, hosts := range b.hosts {
 		kept[i] = keep(hosts)
@@ -89,18 +88,55 @@ func (b *Block) ofHosts(keep func(hosts string) bool, buffer *[]byte) []*Route {
 	if !slices.Contains(kept, true) {
 		return nil
 	}
-	*buffer = b.AppendText((*buffer)[:0])
-	text := *buffer
 	routes := make([]*Route, 0, len(b.lines))
 	begin := uint32(0)
 	for _, l := range b.lines {
 		if kept[l.hosts] {
-			own := string(text[begin:l.end]) // a copy, so that a route that is kept keeps no block
-			routes = append(routes, &Route{ID: own[:strings.IndexByte(own, ':')], Text: own, Hosts: b.hosts[l.hosts]})
+			routes = append(routes, newRoute(string(u.view(b, begin, l.end)), b.hosts[l.hosts])) // a copy, so that it keeps no piece
 		}
 		begin = l.end + 1 // without the newline
 	}
 	return routes
+}
+
+// newRoute returns the route of a line.
+func newRoute(line, hosts string) *Route {
+	return &Route{ID: line[:strings.IndexByte(line, ':')], Text: line, Hosts: hosts}
+}
+
+// unpack unpacks a piece, into the buffer if there is room.
+func (b *Block) unpack(buffer []byte, piece int) []byte {
+	text, err := s2.Decode(buffer, b.pieces[piece])
+	if err != nil {
+		panic("table: a block does not unpack: " + err.Error()) // memory is damaged
+	}
+	return text
+}
+
+// unpacker reads parts of the texts of blocks, and unpacks one piece at a time for this. The zero value is ready.
+type unpacker struct {
+	block  *Block
+	piece  int
+	text   []byte // of the piece
+	joined []byte // a buffer for parts of several pieces
+}
+
+// view returns a part of the text of a block, until the next call.
+func (u *unpacker) view(b *Block, begin, end uint32) []byte {
+	u.joined = u.joined[:0]
+	for {
+		if piece := int(begin / pieceSize); u.block != b || u.piece != piece {
+			u.block, u.piece, u.text = b, piece, b.unpack(u.text[:cap(u.text)], piece)
+		}
+		part := u.text[begin%pieceSize:]
+		if part = part[:min(len(part), int(end-begin))]; len(u.joined) == 0 && uint32(len(part)) == end-begin {
+			return part
+		}
+		u.joined = append(u.joined, part...)
+		if begin += uint32(len(part)); begin == end {
+			return u.joined
+		}
+	}
 }
 
 // Len returns the number of routes.
@@ -116,10 +152,7 @@ func (b *Block) ReadAt(dst []byte, off int64) (n int, err error) {
 		if off >= int64(b.bytes) {
 			return n, io.EOF
 		}
-		text, err := s2.Decode(slices.Clip(dst[n:]), b.pieces[off/pieceSize]) // in place, if there is room
-		if err != nil {
-			panic("table: a block does not unpack: " + err.Error()) // memory is damaged
-		}
+		text := b.unpack(slices.Clip(dst[n:]), int(off/pieceSize))
 		m := copy(dst[n:], text[off%pieceSize:])
 		n, off = n+m, off+int64(m)
 	}
