@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -78,6 +79,18 @@ func startCluster() (*cluster, error) {
 		CRDDirectoryPaths: []string{crdDir}, ErrorIfCRDPathMissing: true, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: programs.Patience},
 		ControlPlaneStartTimeout: programs.Patience, ControlPlaneStopTimeout: programs.Patience,
 	}
+	// Not ports that the kernel gives to clients: a test that restarts a component needs its port again.
+	addresses, err := programs.Addresses(3)
+	if err != nil {
+		return nil, err
+	}
+	serving := &env.ControlPlane.GetAPIServer().SecureServing
+	if serving.Address, serving.Port, err = net.SplitHostPort(addresses[0]); err != nil {
+		return nil, err
+	}
+	etcd := &envtest.Etcd{URL: &url.URL{Scheme: "http", Host: addresses[1]}}
+	etcd.Configure().Set("listen-peer-urls", "http://"+addresses[2])
+	env.ControlPlane.Etcd = etcd
 	config, err := env.Start()
 	if err != nil {
 		return nil, fmt.Errorf("start kube-apiserver and etcd: %w", errors.Join(err, env.Stop()))

@@ -190,8 +190,6 @@ func TestDiffByCertificates(t *testing.T) {
 		want   string
 	}{
 		{[]string{"--cacert", ca, "--server-name=example.com"}, cli.Healthy, "same: 1 route"},
-		{[]string{"--cacert", ca, "--server-name=example.com", "pod/a", "context/there"}, cli.Healthy, "same: 1 route"},
-		{[]string{"--cacert", ca, "--server-name=example.com", "pod/a", "context/nowhere"}, cli.Trouble, `the kubeconfig has no context "nowhere"`},
 		{[]string{"--cacert", ca}, cli.Trouble, "not routesrv.routesrv.svc"},
 		{nil, cli.Trouble, "HTTP"}, // a plain request
 	} {

@@ -129,18 +129,27 @@ var picked atomic.Uint32
 // program. Processes begin at different ports.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	return freeAddresses(t, 1)[0]
+	return mustAddresses(t, 1)[0]
 }
 
 // FreeAddresses returns two such addresses with ports in a row.
 func FreeAddresses(t testing.TB) (first, second string) {
 	t.Helper()
-	both := freeAddresses(t, 2)
+	both := mustAddresses(t, 2)
 	return both[0], both[1]
 }
 
-func freeAddresses(t testing.TB, n uint32) []string {
+func mustAddresses(t testing.TB, n uint32) []string {
 	t.Helper()
+	all, err := Addresses(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Addresses returns such addresses, with ports in a row.
+func Addresses(n uint32) ([]string, error) {
 	const first, ports = 20000, 10000
 	var err error
 	for range 100 {
@@ -155,11 +164,10 @@ func freeAddresses(t testing.TB, n uint32) []string {
 			free = append(free, l.Addr().String())
 		}
 		if err == nil {
-			return free
+			return free, nil
 		}
 	}
-	t.Fatal(err)
-	return nil
+	return nil, err
 }
 
 // Kubeconfig writes a kubeconfig for an API server with a certificate of the authority (PEM), and returns its path.

@@ -151,7 +151,7 @@ func TestAddressThatIsTakenEndsTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "--address") {
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "(-address)") {
 		t.Errorf("Run: %v, want the flag to look at", err)
 	}
 }
