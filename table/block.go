@@ -27,7 +27,8 @@ type Block struct {
 	first  string   // id of the first route
 	bytes  int      // length of the text
 
-	memos sync.Map // key to func() any
+	memos   sync.Map   // key to func() any
+	buffers *sync.Pool // of *[]byte, for texts: a change unpacks a few blocks several times. A list shares it with its successors.
 }
 
 // line is the data of a route that a block holds in addition to the text.
@@ -37,13 +38,15 @@ type line struct {
 }
 
 // newBlock returns a block of routes, which must be sorted, checked and not empty. It keeps none of them.
-func newBlock(routes []*Route) *Block {
-	b := &Block{lines: make([]line, len(routes)), first: strings.Clone(routes[0].ID)}
+func newBlock(routes []*Route, buffers *sync.Pool) *Block {
+	b := &Block{buffers: buffers, lines: make([]line, len(routes)), first: strings.Clone(routes[0].ID)}
 	b.bytes = len(routes) - 1
 	for _, r := range routes {
 		b.bytes += len(r.Text)
 	}
-	text := make([]byte, 0, b.bytes)
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	text := slices.Grow((*buffer)[:0], b.bytes)
 	hosts := make(map[string]uint32)
 	for i, r := range routes {
 		if i > 0 {
@@ -58,6 +61,7 @@ func newBlock(routes []*Route) *Block {
 		}
 		b.lines[i] = line{uint32(len(text)), at}
 	}
+	*buffer = text
 	packed := make([]byte, s2.MaxEncodedLen(min(len(text), pieceSize)))
 	for piece := range slices.Chunk(text, pieceSize) {
 		b.pieces = append(b.pieces, bytes.Clone(s2.Encode(packed, piece)))
@@ -68,20 +72,13 @@ func newBlock(routes []*Route) *Block {
 // Routes returns new routes, sorted by id. Each call unpacks them.
 func (b *Block) Routes() []*Route { return b.OfHosts(everyHost) }
 
+func everyHost(string) bool { return true }
+
 // Hosts returns the distinct Hosts of the routes. The slice must not be changed.
 func (b *Block) Hosts() []string { return b.hosts }
 
 // OfHosts returns new routes, those whose Hosts keep accepts. If no route is accepted, the text stays packed.
 func (b *Block) OfHosts(keep func(hosts string) bool) []*Route {
-	var text []byte
-	return b.ofHosts(keep, &text)
-}
-
-// everyHost is for [Block.OfHosts].
-func everyHost(string) bool { return true }
-
-// ofHosts is OfHosts with a buffer for the text.
-func (b *Block) ofHosts(keep func(hosts string) bool, buffer *[]byte) []*Route {
 	kept := make([]bool, len(b.hosts))
 	for i, hosts := range b.hosts {
 		kept[i] = keep(hosts)
@@ -89,6 +86,8 @@ func (b *Block) ofHosts(keep func(hosts string) bool, buffer *[]byte) []*Route {
 	if !slices.Contains(kept, true) {
 		return nil
 	}
+	buffer := b.buffers.Get().(*[]byte)
+	defer b.buffers.Put(buffer)
 	*buffer = b.AppendText((*buffer)[:0])
 	text := *buffer
 	routes := make([]*Route, 0, len(b.lines))
@@ -143,10 +142,11 @@ func (b *Block) Memo(key any, make func() any) any {
 	return get.(func() any)()
 }
 
-// builder divides routes, which must be added in the order of their ids, into blocks. The zero value has no blocks.
+// builder divides routes, which must be added in the order of their ids, into blocks. It begins without blocks.
 type builder struct {
-	blocks []*Block
-	routes []*Route // after the blocks
+	blocks  []*Block
+	routes  []*Route   // after the blocks
+	buffers *sync.Pool // of the blocks
 }
 
 // add adds the next route. It unpacks a block that was reused unchanged if this route belongs to that block.
@@ -179,7 +179,7 @@ func (b *builder) cut(id string) {
 
 func (b *builder) end() {
 	if len(b.routes) > 0 {
-		b.blocks = append(b.blocks, newBlock(b.routes))
+		b.blocks = append(b.blocks, newBlock(b.routes, b.buffers))
 		clear(b.routes)
 		b.routes = b.routes[:0]
 	}

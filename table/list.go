@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 )
 
 // List is an immutable list of routes with distinct ids, sorted by id. Lists derived from each other with [List.With] share each
@@ -42,9 +43,8 @@ func (l List) All() iter.Seq[*Route] { return l.OfHosts(everyHost) }
 // and unpacks only blocks with such routes.
 func (l List) OfHosts(keep func(hosts string) bool) iter.Seq[*Route] {
 	return func(yield func(*Route) bool) {
-		var text []byte
 		for _, b := range l.blocks {
-			for _, r := range b.ofHosts(keep, &text) {
+			for _, r := range b.OfHosts(keep) {
 				if !yield(r) {
 					return
 				}
@@ -73,7 +73,6 @@ type Lookup struct {
 	list   List
 	block  *Block
 	routes []*Route // of the block
-	text   []byte   // a buffer
 }
 
 // Lookup returns a lookup in the list.
@@ -86,7 +85,7 @@ func (l *Lookup) Get(id string) *Route {
 		return nil
 	}
 	if b != l.block {
-		l.block, l.routes = b, b.ofHosts(everyHost, &l.text)
+		l.block, l.routes = b, b.Routes()
 	}
 	i, found := slices.BinarySearchFunc(l.routes, id, func(r *Route, id string) int { return strings.Compare(r.ID, id) })
 	if !found {
@@ -118,7 +117,10 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	}
 	slices.Sort(ids)
 
-	var next builder
+	next := builder{buffers: &sync.Pool{New: func() any { return new([]byte) }}}
+	if len(l.blocks) > 0 {
+		next.buffers = l.blocks[0].buffers
+	}
 	for i, block := range l.blocks {
 		changes, added := len(ids), len(upserts) // in this block
 		if i+1 < len(l.blocks) {
