@@ -90,12 +90,13 @@ func (b *Block) OfHosts(keep func(hosts string) bool) []*Route {
 	defer b.buffers.Put(buffer)
 	*buffer = b.AppendText((*buffer)[:0])
 	text := *buffer
-	routes := make([]*Route, 0, len(b.lines))
+	routes, all := make([]*Route, 0, len(b.lines)), make([]Route, len(b.lines))
 	begin := uint32(0)
-	for _, l := range b.lines {
+	for i, l := range b.lines {
 		if kept[l.hosts] {
-			own := string(text[begin:l.end]) // a copy, so that a route that is kept keeps no block
-			routes = append(routes, &Route{ID: own[:strings.IndexByte(own, ':')], Text: own, Hosts: b.hosts[l.hosts]})
+			own := string(text[begin:l.end]) // a copy, so that a text that is kept keeps no block
+			all[i] = Route{ID: own[:strings.IndexByte(own, ':')], Text: own, Hosts: b.hosts[l.hosts]}
+			routes = append(routes, &all[i])
 		}
 		begin = l.end + 1 // without the newline
 	}
