@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
@@ -114,21 +113,10 @@ func changed(before table.List, c *change) table.List {
 			upserts = append(upserts, r)
 		}
 		if len(upserts) >= maxBatch {
-			list, upserts = replaced(list, newIn(before, upserts), nil), nil
+			list, upserts = replaced(list, upserts, nil), nil
 		}
 	}
-	return replaced(list, newIn(before, upserts), slices.Collect(maps.Keys(deletes)))
-}
-
-// newIn returns the routes that a list does not have with the same text, so that only blocks that differ are built. It searches in the
-// order of ids, to unpack each block of the list only once.
-func newIn(before table.List, routes []*table.Route) []*table.Route {
-	slices.SortFunc(routes, func(a, b *table.Route) int { return strings.Compare(a.ID, b.ID) })
-	has := before.Lookup()
-	return slices.DeleteFunc(routes, func(r *table.Route) bool {
-		was := has.Get(r.ID)
-		return was != nil && *was == *r
-	})
+	return replaced(list, upserts, slices.Collect(maps.Keys(deletes)))
 }
 
 // replaced changes a list. The rules have already checked each printed route as the list does, so an error is a bug.

@@ -205,7 +205,6 @@ type Metrics struct {
 	failovers      prometheus.Counter
 	older          prometheus.Counter
 	publisher      *publish.Metrics
-	writes         *prometheus.CounterVec
 	routes         prometheus.Gauge
 	leftOut        prometheus.Gauge
 	bytes          prometheus.Gauge
@@ -238,7 +237,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		failovers: made.Counter("dataplane_failovers_total", "Changes of the route server in use."),
 		older: made.Counter("dataplane_older_tables_accepted_total", "Tables applied or held although their revision is lower, "+
 			"because the server insisted."),
-		writes: made.Counters("dataplane_file_writes_total", "Writes of last_known_good or routes: ok or error.", "file result"),
 		routes: made.Gauge("dataplane_table_routes", "Routes of the applied table."),
 		leftOut: made.Gauge("dataplane_table_left_out", "Parts of the last fetched table that were left out: no reader can parse them, or no proxy "+
 			"survives them."),
@@ -249,15 +247,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		confirmed:  made.Gauge("dataplane_table_confirmed_timestamp_seconds", "When a server last confirmed that the applied table is current."),
 		sourceRead: made.Gauge("dataplane_source_last_read_timestamp_seconds", "When the source of the applied table was last read, as far as known."),
 	}
-	m.publisher = publish.NewMetrics(reg, "dataplane").CountWrites(func(file, result string) {
-		m.writes.WithLabelValues(file, result).Inc()
-	})
-	for _, result := range []string{"ok", "error"} {
-		m.writes.WithLabelValues(publish.LastKnownGoodName, result)
-	}
+	m.publisher = publish.NewMetrics(reg, "dataplane")
 	m.using("")
 	return m
 }
+
+// Publisher returns the series of the client's publisher.
+func (m *Metrics) Publisher() *publish.Metrics { return m.publisher }
 
 // using records the transport in use.
 func (m *Metrics) using(transport string) {

@@ -217,12 +217,12 @@ func (p *policy) servicesOf(s *situation, k *Kept) []kube.ServiceKey {
 }
 
 // emptied returns new entries for the services that have lost their endpoints, now or within the window, if that makes a table suspicious.
-func (p *policy) emptied(s *situation, d *decision, loss *guard.Loss, lost lostServices) (found keptList) {
+func (p *policy) emptied(s *situation, d *decision, loss *guard.Loss, lost lostServices) (fresh keptList) {
 	if s.served.Snapshot == nil || loss.Reason == "" || loss.Reason.Kind() == guard.TooManyRoutes {
 		return nil
 	}
 	add := func(ref kube.Ref, version *compile.KeptService) {
-		found = append(found, &Kept{
+		fresh = append(fresh, &Kept{
 			Ref: ref, Service: version, Reason: loss.Reason, Detail: loss.Detail, By: keptBy, Since: s.now.UTC(),
 			Until: p.until(loss.Reason, s.now), Accident: s.now.UTC(),
 		})
@@ -230,7 +230,7 @@ func (p *policy) emptied(s *situation, d *decision, loss *guard.Loss, lost lostS
 	for key, version := range s.servicesAt(lost, d.list) {
 		add(serviceRef(key), version)
 	}
-	now := found.sorted()
+	now := fresh.sorted()
 	for ref, o := range s.lost {
 		if o.service == nil || loss.Reason != guard.BackendsLost || d.list.has(ref) || now.has(ref) {
 			continue
@@ -239,9 +239,9 @@ func (p *policy) emptied(s *situation, d *decision, loss *guard.Loss, lost lostS
 			add(ref, o.service)
 		}
 	}
-	exist := present(found.sorted(), d.wanted.Snapshot)
-	for _, k := range found {
-		k.Deleted = !exist[k.Ref]
+	newest := found(fresh.sorted(), d.wanted.Snapshot)
+	for _, k := range fresh {
+		k.Deleted = newest[k.Ref] == nil
 	}
-	return found.sorted()
+	return fresh.sorted()
 }

@@ -218,20 +218,20 @@ func objectsOf(s *kube.Snapshot) map[kube.Ref]kube.Object {
 	return all
 }
 
-// present returns which objects of a list are in a snapshot.
-func present(list keptList, s *kube.Snapshot) map[kube.Ref]bool {
-	exist := make(map[kube.Ref]bool)
+// found returns the objects of a list that a snapshot has.
+func found(list keptList, s *kube.Snapshot) map[kube.Ref]kube.Object {
+	all := make(map[kube.Ref]kube.Object)
 	for o := range s.Objects() {
 		if ref := o.Ref(); list.has(ref) {
-			exist[ref] = true
+			all[ref] = o
 		}
 	}
 	for _, o := range s.Services {
 		if ref := serviceRef(kube.ServiceKeyOf(o.Namespace, o.Name)); list.has(ref) {
-			exist[ref] = true
+			all[ref] = o
 		}
 	}
-	return exist
+	return all
 }
 
 func serviceRef(key kube.ServiceKey) kube.Ref {

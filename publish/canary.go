@@ -185,17 +185,6 @@ func (s *situation) differing(next *kube.Snapshot) (was, newest map[kube.Ref]kub
 	return was, newest
 }
 
-// found returns the objects of a list that a snapshot has.
-func found(list keptList, s *kube.Snapshot) map[kube.Ref]kube.Object {
-	all := make(map[kube.Ref]kube.Object)
-	for o := range s.Objects() {
-		if ref := o.Ref(); list.has(ref) {
-			all[ref] = o
-		}
-	}
-	return all
-}
-
 // changes reports whether two versions of an object have different routes with the same services. A route without endpoints hides
 // its filters, so such versions count as different if anything differs.
 func (p *policy) changes(old, now kube.Object) bool {

@@ -110,18 +110,19 @@ func (p *policy) stays(s *situation, wanted Candidate, base *table.Table, lost l
 		return nil, nil, nil
 	}
 	loss := p.judge(base, wanted.Table, s.list, s.aged, s.now)
-	exist := present(kept, wanted.Snapshot)
+	newest := found(kept, wanted.Snapshot)
 	for _, k := range kept {
+		exists := newest[k.Ref] != nil
 		switch {
-		case base == nil && !(k.Deleted && exist[k.Ref]):
+		case base == nil && !(k.Deleted && exists):
 			stay = append(stay, k) // the requests it answers are unknown
-		case p.isBack(k, exist[k.Ref], loss, lost):
+		case p.isBack(k, exists, loss, lost):
 			back = append(back, k)
 		case k.over(s.now) || s.accepts(k.Ref):
 			due = append(due, k)
-		case k.Deleted == exist[k.Ref]:
+		case k.Deleted == exists:
 			next := *k
-			next.Deleted = !exist[k.Ref]
+			next.Deleted = !exists
 			stay = append(stay, &next)
 		default:
 			stay = append(stay, k)

@@ -107,6 +107,11 @@ type file struct {
 func newFile(cfg FileConfig, log *slog.Logger, m *Metrics) *file {
 	f := &file{cfg: cfg, put: durable.WriteFile, log: log, metrics: m}
 	f.writer = durable.NewWriter(f.write)
+	for _, result := range []string{"ok", "error"} {
+		if cfg.Path != "" {
+			m.writes.WithLabelValues(cfg.Name, result)
+		}
+	}
 	return f
 }
 
@@ -242,13 +247,13 @@ func (f *file) wrote(err error, table bool) {
 	f.lastErr, f.triedAt = err, time.Now()
 	switch {
 	case err != nil:
-		f.metrics.write(f.cfg.Name, "error")
+		f.metrics.writes.WithLabelValues(f.cfg.Name, "error").Inc()
 		if was == nil {
 			f.log.Error(LogFileFailed, "file", f.cfg.Name, "path", f.cfg.Path, "error", err)
 		}
 		return
 	case table:
-		f.metrics.write(f.cfg.Name, "ok")
+		f.metrics.writes.WithLabelValues(f.cfg.Name, "ok").Inc()
 	}
 	if was != nil {
 		f.log.Info(LogFileRecovered, "file", f.cfg.Name, "path", f.cfg.Path)

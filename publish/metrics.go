@@ -21,17 +21,17 @@ type Metrics struct {
 	// Only where objects are known: the start and end of freezes and pins, and a hash of them.
 	steeredSince, steeredUntil, steeredHash prometheus.Gauge
 	lost                                    prometheus.Gauge
-	write                                   func(file, result string)
+	writes                                  *prometheus.CounterVec // of files
 }
 
 // NewMetrics creates the series with the prefix and registers them; a nil registerer leaves them unregistered.
 func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 	made, later := series.In(reg), series.In(nil)
 	m := &Metrics{
-		write: func(string, string) {},
-		holds: made.Counters(prefix+"_guard_holds_total", "How often the guard began to hold a table or keep objects.", "reason", series.Texts(Reasons())...),
-		held:  made.Gauge(prefix+"_guard_held", "1 while the guard holds a table or keeps objects."),
-		kept:  made.Gauges(prefix+"_kept_objects", "Objects kept at an earlier version.", "reason"),
+		writes: made.Counters(prefix+"_file_writes_total", "Writes of last_known_good, or of routes for a proxy: ok or error.", "file result"),
+		holds:  made.Counters(prefix+"_guard_holds_total", "How often the guard began to hold a table or keep objects.", "reason", series.Texts(Reasons())...),
+		held:   made.Gauge(prefix+"_guard_held", "1 while the guard holds a table or keeps objects."),
+		kept:   made.Gauges(prefix+"_kept_objects", "Objects kept at an earlier version.", "reason"),
 
 		unjudged: later.Counter(prefix+"_canary_unjudged_total", "Changes promoted although the canary query was not answered."),
 		halted:   later.Gauge(prefix+"_canary_halted_objects", "Objects whose newest version was halted on the canary."),
@@ -58,12 +58,6 @@ func (m *Metrics) steers(list keptList) {
 	m.steeredUntil.Set(seconds(until))
 	digest := list.orderDigest()
 	m.steeredHash.Set(float64(binary.BigEndian.Uint32(digest[:]))) // fits into a float64
-}
-
-// CountWrites sets the function that counts each write of a file, by the name of the file and the result, ok or error.
-func (m *Metrics) CountWrites(count func(file, result string)) *Metrics {
-	m.write = count
-	return m
 }
 
 // keeps shows the kept objects, or that the whole table waits.

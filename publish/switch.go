@@ -30,6 +30,7 @@ type SwitchConfig struct {
 	// Decided is told about each hold of a move and its release: see Config.
 	Decided func(api.Decision)
 	Logger  *slog.Logger // nil means no log
+	Metrics *Metrics     // counts writes of the file; nil means none
 }
 
 // Switch connects several producers, each with a Publisher, to one sink: it serves the tables of one producer at a time. It judges the
@@ -68,8 +69,11 @@ func NewSwitch(cfg SwitchConfig) (*Switch, error) {
 	if cfg.Decided == nil {
 		cfg.Decided = func(api.Decision) {}
 	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil, "switch")
+	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Switch{cfg: cfg, log: cfg.Logger, file: newFile(cfg.File, cfg.Logger, NewMetrics(nil, "switch"))}, nil
+	return &Switch{cfg: cfg, log: cfg.Logger, file: newFile(cfg.File, cfg.Logger, cfg.Metrics)}, nil
 }
 
 // From returns the served producer; empty for none.

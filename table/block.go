@@ -27,8 +27,7 @@ type Block struct {
 	first  string   // id of the first route
 	bytes  int      // length of the text
 
-	memos   sync.Map   // key to func() any
-	buffers *sync.Pool // of *[]byte, for texts: a change unpacks a few blocks several times. A list shares it with its successors.
+	memos sync.Map // key to func() any
 }
 
 // line is the data of a route that a block holds in addition to the text.
@@ -38,15 +37,13 @@ type line struct {
 }
 
 // newBlock returns a block of routes, which must be sorted, checked and not empty. It keeps none of them.
-func newBlock(routes []*Route, buffers *sync.Pool) *Block {
-	b := &Block{buffers: buffers, lines: make([]line, len(routes)), first: strings.Clone(routes[0].ID)}
+func newBlock(routes []*Route) *Block {
+	b := &Block{lines: make([]line, len(routes)), first: strings.Clone(routes[0].ID)}
 	b.bytes = len(routes) - 1
 	for _, r := range routes {
 		b.bytes += len(r.Text)
 	}
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
-	text := slices.Grow((*buffer)[:0], b.bytes)
+	text := make([]byte, 0, b.bytes)
 	hosts := make(map[string]uint32)
 	for i, r := range routes {
 		if i > 0 {
@@ -61,7 +58,6 @@ func newBlock(routes []*Route, buffers *sync.Pool) *Block {
 		}
 		b.lines[i] = line{uint32(len(text)), at}
 	}
-	*buffer = text
 	packed := make([]byte, s2.MaxEncodedLen(min(len(text), pieceSize)))
 	for piece := range slices.Chunk(text, pieceSize) {
 		b.pieces = append(b.pieces, bytes.Clone(s2.Encode(packed, piece)))
@@ -72,13 +68,19 @@ func newBlock(routes []*Route, buffers *sync.Pool) *Block {
 // Routes returns new routes, sorted by id. Each call unpacks them.
 func (b *Block) Routes() []*Route { return b.OfHosts(everyHost) }
 
-func everyHost(string) bool { return true }
-
 // Hosts returns the distinct Hosts of the routes. The slice must not be changed.
 func (b *Block) Hosts() []string { return b.hosts }
 
 // OfHosts returns new routes, those whose Hosts keep accepts. If no route is accepted, the text stays packed.
 func (b *Block) OfHosts(keep func(hosts string) bool) []*Route {
+	return b.ofHosts(keep, &unpacker{})
+}
+
+// everyHost is for [Block.OfHosts].
+func everyHost(string) bool { return true }
+
+// ofHosts is OfHosts with an unpacker that later blocks can use.
+func (b *Block) ofHosts(keep func(hosts string) bool, u *unpacker) []*Route {
 	kept := make([]bool, len(b.hosts))
 	for i, hosts := range b.hosts {
 		kept[i] = keep(hosts)
@@ -86,21 +88,55 @@ func (b *Block) OfHosts(keep func(hosts string) bool) []*Route {
 	if !slices.Contains(kept, true) {
 		return nil
 	}
-	buffer := b.buffers.Get().(*[]byte)
-	defer b.buffers.Put(buffer)
-	*buffer = b.AppendText((*buffer)[:0])
-	text := *buffer
-	routes, all := make([]*Route, 0, len(b.lines)), make([]Route, len(b.lines))
+	routes := make([]*Route, 0, len(b.lines))
 	begin := uint32(0)
-	for i, l := range b.lines {
+	for _, l := range b.lines {
 		if kept[l.hosts] {
-			own := string(text[begin:l.end]) // a copy, so that a text that is kept keeps no block
-			all[i] = Route{ID: own[:strings.IndexByte(own, ':')], Text: own, Hosts: b.hosts[l.hosts]}
-			routes = append(routes, &all[i])
+			routes = append(routes, newRoute(string(u.view(b, begin, l.end)), b.hosts[l.hosts])) // a copy, so that it keeps no piece
 		}
 		begin = l.end + 1 // without the newline
 	}
 	return routes
+}
+
+// newRoute returns the route of a line.
+func newRoute(line, hosts string) *Route {
+	return &Route{ID: line[:strings.IndexByte(line, ':')], Text: line, Hosts: hosts}
+}
+
+// unpack unpacks a piece, into the buffer if there is room.
+func (b *Block) unpack(buffer []byte, piece int) []byte {
+	text, err := s2.Decode(buffer, b.pieces[piece])
+	if err != nil {
+		panic("table: a block does not unpack: " + err.Error()) // memory is damaged
+	}
+	return text
+}
+
+// unpacker reads parts of the texts of blocks, and unpacks one piece at a time for this. The zero value is ready.
+type unpacker struct {
+	block  *Block
+	piece  int
+	text   []byte // of the piece
+	joined []byte // a buffer for parts of several pieces
+}
+
+// view returns a part of the text of a block, until the next call.
+func (u *unpacker) view(b *Block, begin, end uint32) []byte {
+	u.joined = u.joined[:0]
+	for {
+		if piece := int(begin / pieceSize); u.block != b || u.piece != piece {
+			u.block, u.piece, u.text = b, piece, b.unpack(u.text[:cap(u.text)], piece)
+		}
+		part := u.text[begin%pieceSize:]
+		if part = part[:min(len(part), int(end-begin))]; len(u.joined) == 0 && uint32(len(part)) == end-begin {
+			return part
+		}
+		u.joined = append(u.joined, part...)
+		if begin += uint32(len(part)); begin == end {
+			return u.joined
+		}
+	}
 }
 
 // Len returns the number of routes.
@@ -116,10 +152,7 @@ func (b *Block) ReadAt(dst []byte, off int64) (n int, err error) {
 		if off >= int64(b.bytes) {
 			return n, io.EOF
 		}
-		text, err := s2.Decode(slices.Clip(dst[n:]), b.pieces[off/pieceSize]) // in place, if there is room
-		if err != nil {
-			panic("table: a block does not unpack: " + err.Error()) // memory is damaged
-		}
+		text := b.unpack(slices.Clip(dst[n:]), int(off/pieceSize))
 		m := copy(dst[n:], text[off%pieceSize:])
 		n, off = n+m, off+int64(m)
 	}
@@ -143,11 +176,10 @@ func (b *Block) Memo(key any, make func() any) any {
 	return get.(func() any)()
 }
 
-// builder divides routes, which must be added in the order of their ids, into blocks. It begins without blocks.
+// builder divides routes, which must be added in the order of their ids, into blocks. The zero value has no blocks.
 type builder struct {
-	blocks  []*Block
-	routes  []*Route   // after the blocks
-	buffers *sync.Pool // of the blocks
+	blocks []*Block
+	routes []*Route // after the blocks
 }
 
 // add adds the next route. It unpacks a block that was reused unchanged if this route belongs to that block.
@@ -180,7 +212,7 @@ func (b *builder) cut(id string) {
 
 func (b *builder) end() {
 	if len(b.routes) > 0 {
-		b.blocks = append(b.blocks, newBlock(b.routes, b.buffers))
+		b.blocks = append(b.blocks, newBlock(b.routes))
 		clear(b.routes)
 		b.routes = b.routes[:0]
 	}

@@ -1,13 +1,13 @@
 package table
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"iter"
 	"slices"
 	"sort"
 	"strings"
-	"sync"
 )
 
 // List is an immutable list of routes with distinct ids, sorted by id. Lists derived from each other with [List.With] share each
@@ -43,8 +43,9 @@ func (l List) All() iter.Seq[*Route] { return l.OfHosts(everyHost) }
 // and unpacks only blocks with such routes.
 func (l List) OfHosts(keep func(hosts string) bool) iter.Seq[*Route] {
 	return func(yield func(*Route) bool) {
+		var u unpacker
 		for _, b := range l.blocks {
-			for _, r := range b.OfHosts(keep) {
+			for _, r := range b.ofHosts(keep, &u) {
 				if !yield(r) {
 					return
 				}
@@ -70,9 +71,10 @@ func (l List) blockOf(id string) *Block {
 // Lookup finds routes of a list by id. It keeps open the block that it has read last, so ids in order cost one unpacking for each
 // block. It is not safe for concurrent use.
 type Lookup struct {
-	list   List
-	block  *Block
-	routes []*Route // of the block
+	list     List
+	block    *Block
+	routes   []*Route // of the block
+	unpacker unpacker
 }
 
 // Lookup returns a lookup in the list.
@@ -85,7 +87,7 @@ func (l *Lookup) Get(id string) *Route {
 		return nil
 	}
 	if b != l.block {
-		l.block, l.routes = b, b.Routes()
+		l.block, l.routes = b, b.ofHosts(everyHost, &l.unpacker)
 	}
 	i, found := slices.BinarySearchFunc(l.routes, id, func(r *Route, id string) int { return strings.Compare(r.ID, id) })
 	if !found {
@@ -117,10 +119,7 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	}
 	slices.Sort(ids)
 
-	next := builder{buffers: &sync.Pool{New: func() any { return new([]byte) }}}
-	if len(l.blocks) > 0 {
-		next.buffers = l.blocks[0].buffers
-	}
+	var next builder
 	for i, block := range l.blocks {
 		changes, added := len(ids), len(upserts) // in this block
 		if i+1 < len(l.blocks) {
@@ -166,35 +165,68 @@ func (l List) Sharing(others ...List) List {
 // exist. Routes with the same text do not differ. Its cost is proportional to the blocks that the lists do not share.
 func Changes(before, after List) iter.Seq2[*Route, *Route] {
 	return func(yield func(*Route, *Route) bool) {
-		nextOld, stopOld := iter.Pull(before.without(after).All())
-		defer stopOld()
-		nextNew, stopNew := iter.Pull(after.without(before).All())
-		defer stopNew()
-		was, _ := nextOld() // nil at the end
-		is, _ := nextNew()
-		for was != nil || is != nil {
-			old, now := was, is
-			switch {
-			case is == nil || was != nil && was.ID < is.ID:
-				now = nil
-			case was == nil || is.ID < was.ID:
-				old = nil
+		old, now := cursor{blocks: before.without(after).blocks}, cursor{blocks: after.without(before).blocks}
+		old.next()
+		now.next()
+		for old.line != nil || now.line != nil {
+			var was, is *Route
+			order := old.compare(&now)
+			same := order == 0 && bytes.Equal(old.line, now.line)
+			if order <= 0 {
+				if !same {
+					was = old.route()
+				}
+				old.next()
 			}
-			if old != nil {
-				was, _ = nextOld()
+			if order >= 0 {
+				if !same {
+					is = now.route()
+				}
+				now.next()
 			}
-			if now != nil {
-				is, _ = nextNew()
-			}
-			if old != nil && now != nil && old.Text == now.Text {
-				continue
-			}
-			if !yield(old, now) {
+			if !same && !yield(was, is) {
 				return
 			}
 		}
 	}
 }
+
+// cursor reads the routes of blocks one by one, and copies only those that are asked for.
+type cursor struct {
+	blocks   []*Block
+	at       int    // the next line of the first block
+	begin    uint32 // of it
+	line     []byte // the text of the last one, until the next call; nil at the end
+	hosts    string
+	unpacker unpacker
+}
+
+// next moves to the next route.
+func (c *cursor) next() {
+	if c.line = nil; len(c.blocks) == 0 {
+		return
+	}
+	b := c.blocks[0]
+	l := b.lines[c.at]
+	c.line, c.hosts = c.unpacker.view(b, c.begin, l.end), b.hosts[l.hosts]
+	if c.at, c.begin = c.at+1, l.end+1; c.at == len(b.lines) { // without the newline
+		c.blocks, c.at, c.begin = c.blocks[1:], 0, 0
+	}
+}
+
+// compare compares the ids of two routes. The end comes after all.
+func (c *cursor) compare(other *cursor) int {
+	switch {
+	case other.line == nil:
+		return -1
+	case c.line == nil:
+		return 1
+	}
+	return bytes.Compare(c.line[:bytes.IndexByte(c.line, ':')], other.line[:bytes.IndexByte(other.line, ':')])
+}
+
+// route returns a copy of the route.
+func (c *cursor) route() *Route { return newRoute(string(c.line), c.hosts) }
 
 // without returns the blocks of the list that another list does not have.
 func (l List) without(other List) List {

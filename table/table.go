@@ -229,15 +229,13 @@ func (c *content) hash() (d Digest) {
 	if n := len(states); n > 0 {
 		sum = cloned(states[n-1])
 	}
-	for _, b := range c.list.blocks[len(states):] {
-		buffer := b.buffers.Get().(*[]byte)
-		text := (*buffer)[:0]
-		if len(states) > 0 {
+	var text []byte
+	for i := len(states); i < len(c.list.blocks); i++ {
+		if text = text[:0]; i > 0 {
 			text = append(text, '\n')
 		}
-		*buffer = b.AppendText(text)
-		sum.Write(*buffer) // a hash does not fail
-		b.buffers.Put(buffer)
+		text = c.list.blocks[i].AppendText(text)
+		sum.Write(text) // a hash does not fail
 		states = append(states, cloned(sum))
 	}
 	c.states.Store(&states)

@@ -97,7 +97,7 @@ func (b *Block) zone(zone string) *Block {
 		if !differs {
 			return b
 		}
-		return newBlock(routes, b.buffers)
+		return newBlock(routes)
 	}).(*Block)
 }
 

@@ -34,7 +34,6 @@ import (
 	"github.com/routesrv/routesrv/explain/takeover"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
@@ -256,7 +255,7 @@ func (s *Server) newPoller() error {
 		s.history.decided(d)
 	}
 	if s.publisher, err = publish.New(publish.Config{
-		Sink: s.cfg.Tracing.Sink(s.cache), Canary: s.canary.config(), Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: s.lastKnownGood(metrics), Decided: decided,
+		Sink: s.cfg.Tracing.Sink(s.cache), Canary: s.canary.config(), Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: publish.LastKnownGood(s.cfg.StateDir), Decided: decided,
 		Changed: s.history.Changed, Logger: s.cfg.Logger.With("component", "publish"), Metrics: metrics,
 	}); err != nil {
 		return err
@@ -279,18 +278,6 @@ func (s *Server) newPoller() error {
 
 // maxLastKnownGood limits the size of a last-known-good file that is loaded. A server with a larger one starts without it.
 const maxLastKnownGood = 1 << 30
-
-// lastKnownGood configures the last-known-good file of a server that reads a cluster. Without a state folder there is none.
-func (s *Server) lastKnownGood(metrics *publish.Metrics) publish.FileConfig {
-	if s.cfg.StateDir == "" {
-		return publish.FileConfig{}
-	}
-	writes := series.In(s.registry).Counters("routesrv_file_writes_total", "Writes of last_known_good: ok or error.", "file result")
-	writes.WithLabelValues(publish.LastKnownGoodName, "ok")
-	writes.WithLabelValues(publish.LastKnownGoodName, "error")
-	metrics.CountWrites(func(file, result string) { writes.WithLabelValues(file, result).Inc() })
-	return publish.LastKnownGood(s.cfg.StateDir)
-}
 
 // newRelay creates the relay. Its client keeps the last-known-good file, and names that table to the server above after a restart.
 func (s *Server) newRelay() error {

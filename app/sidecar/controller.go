@@ -103,6 +103,7 @@ func newController(cfg *Config, d *rollout.Decider, modes *modeFile, cache *etag
 		Sink: cache, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,
 		Decided: c.decisions.Append,
 		File:    publish.FileConfig{Name: "routes", Path: cfg.RoutesFile, Plain: true},
+		Metrics: c.fetchMetrics.Publisher(),
 		Top: func() uint64 {
 			if s := cache.Status(); s != nil {
 				return max(s.Revision, s.ReadRevision)

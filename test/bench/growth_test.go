@@ -24,8 +24,8 @@ func TestChangeAllocatesNoMoreInALargerCluster(t *testing.T) {
 	if large.bytes > most*small.bytes || large.objects > most*small.objects {
 		t.Errorf("a change in a cluster of ten times the size must allocate at most %d times as much", most)
 	}
-	if large.bytes > 10<<20 || large.objects > 50_000 {
-		t.Error("a change must allocate at most 10 MiB in 50,000 objects")
+	if large.bytes > 8<<20 || large.objects > 40_000 {
+		t.Error("a change must allocate at most 8 MiB in 40,000 objects")
 	}
 }
 

@@ -94,9 +94,6 @@ func TestConsoleShowsWhoAsks(t *testing.T) {
 		body := f.request("GET", f.support, "/fleet").body
 		return strings.Contains(body, "127.0.0.1 Skipper") && strings.Contains(body, "inferred") && strings.Contains(body, "current")
 	})
-	if got := f.request("GET", f.support, "/client?id=127.0.0.1+Skipper"); got.status != http.StatusOK || !strings.Contains(got.body, "127.0.0.1") {
-		t.Errorf("the client has no page: %d\n%s", got.status, got.body)
-	}
 }
 
 // TestMainListenerHasNoPages: / of the main listener answers as in the reference.
@@ -122,7 +119,6 @@ func TestPagesAnswerQuestions(t *testing.T) {
 		"/object?host=a.example.org":                      "Ingress shop/a",
 		"/object?kind=ingress&namespace=shop&name=nobody": "not found",
 		"/object?kind=pod&namespace=shop&name=a":          "must be ingress or routegroup",
-		"/client?id=x":                                    "No such client was heard lately",
 		"/?namespace=shop":                                "", // the ETag
 	} {
 		got := f.request("GET", f.support, path)

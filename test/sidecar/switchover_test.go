@@ -165,6 +165,9 @@ func TestRoutesFileHasWhatIsServed(t *testing.T) {
 				t.Errorf("%s: %v, file has\n%s\nwant\n%s", mode, err, got, want)
 			}
 		}
+		if got := p.metric(`dataplane_file_writes_total{file="routes",result="ok"}`); got < 2 {
+			t.Errorf("%v writes of the file are counted", got)
+		}
 	})
 }
 
