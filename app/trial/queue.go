@@ -162,7 +162,7 @@ func (t *Trial) next(now time.Time) step {
 		s := step{kind: kind, group: -1}
 		switch kind {
 		case ofAll:
-			s.units, s.rests = round(all), true
+			s.units, s.rests = t.careful(round(all)), true
 		case ofSuspects:
 			t.suspects.drop(t.gone(0))
 			s.group, s.units, s.rests = t.suspects.next()
@@ -207,6 +207,16 @@ func round(all map[string][]*ask) (units [][]Call) {
 	names = names[:min(len(names), maxBatch/minShare)]
 	for _, name := range names {
 		units = append(units, share(all[name], max(roundCalls/len(names), minShare), maxBatchBytes/len(names)))
+	}
+	return units
+}
+
+// careful leaves out the units that have names with harmful verdicts, in every other round that has both kinds: others must not wait for
+// restarts of the proxy. The caller holds mu.
+func (t *Trial) careful(units [][]Call) [][]Call {
+	sorted, safe := t.ordered(units)
+	if t.left = !t.left && 0 < safe && safe < len(units); t.left {
+		return sorted[:safe]
 	}
 	return units
 }

@@ -119,6 +119,7 @@ type Trial struct {
 	suspects search    // of a failed round
 	ran      int       // the kind of the last step
 	went     bool      // the last step succeeded
+	left     bool      // the last round left units out, see careful
 	reviewed time.Time // of the last review
 	silent   error     // why the proxy does not answer; nil if it does
 	since    time.Time // when it fell silent

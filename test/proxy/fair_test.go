@@ -23,6 +23,15 @@ func (r *rehearsal) inNamespace(namespace, name, filter string) string {
 
 func killer(n int) string { return fmt.Sprintf(`lua("os.exit(3) -- %d")`, n) }
 
+// unfair is what one team does to others.
+type unfair struct {
+	name      string
+	innocents int
+	teams     int
+	guilty    func(r *rehearsal, second int) string // the objects of the other team, after some seconds
+	standIn   bool                                  // a real proxy survives it
+}
+
 // TestTrialsAreFair: a team changes objects while another team brings texts that end, block or flood the trial proxy, whose process needs more than a
 // second to come back. The changes of the first team are served within ten seconds, and no text of the other one is served untried.
 func TestTrialsAreFair(t *testing.T) {
@@ -30,13 +39,7 @@ func TestTrialsAreFair(t *testing.T) {
 		t.Skip("takes a minute")
 	}
 	const hang = `setRequestHeader("X-Hang", "1")`
-	for _, c := range []struct {
-		name      string
-		innocents int
-		teams     int
-		guilty    func(r *rehearsal, second int) string // the objects of the other team, after some seconds
-		standIn   bool                                  // a real proxy survives it
-	}{
+	for _, c := range []unfair{
 		{"a new killer each second", 12, 1, func(r *rehearsal, second int) string {
 			return r.inNamespace("evil", "evil", killer(second))
 		}, false},
@@ -73,46 +76,59 @@ func TestTrialsAreFair(t *testing.T) {
 			if c.standIn && os.Getenv(ProgramVariable) != "" {
 				t.Skip("a real proxy survives the text")
 			}
-			faults := Faults{Die: []string{"os.exit(3)"}, Hang: []string{hang}}
-			r, p := withSlowTrial(t, faults)
-			began, innocents := time.Now(), ""
-			r.write(t, c.guilty(r, 0))
-			if c.guilty(r, 0) != "" {
-				programs.Eventually(t, "a trial of the other team", func() bool { return r.status(t).Trial.Waiting > 0 || len(p.Deaths()) > 0 })
-			}
-			filters := []string{}
-			for i := range c.innocents {
-				filters = append(filters, fmt.Sprintf(`setPath("/innocent-%d")`, i))
-				innocents += r.inNamespace(fmt.Sprint("team-", i%c.teams), fmt.Sprint("innocent-", i), filters[i])
-			}
-			changed := time.Now()
-			served := func() bool {
-				table := r.table(t)
-				if strings.Contains(table, "os.exit") || strings.Contains(table, hang) {
-					t.Fatal("a text of the other team is served")
+			// The bound is one of time. A machine that is overloaded for seconds may break it, but not three times in a row.
+			const runs = 3
+			for n := 1; ; n++ {
+				took := c.delay(t, hang)
+				if took <= fairness {
+					break
 				}
-				return !slices.ContainsFunc(filters, func(filter string) bool { return !strings.Contains(table, filter) })
-			}
-			began = began.Add(-time.Second)                                  // the objects of the first second are written together
-			for second := -1; !served(); time.Sleep(20 * time.Millisecond) { // a table comes when it comes
-				if now := int(time.Since(began) / time.Second); now != second {
-					second = now
-					r.write(t, c.guilty(r, second)+innocents)
-				}
-				if time.Since(changed) > time.Minute {
-					t.Fatalf("not all changes are served after a minute: %+v", r.status(t).Trial)
+				if n == runs {
+					t.Fatalf("the changes of the other teams took %v, in the last of %d runs", took, runs)
 				}
 			}
-			took := time.Since(changed).Round(10 * time.Millisecond)
-			if took > fairness {
-				t.Errorf("the changes of the other teams took %v", took)
-			}
-			if strings.Contains(r.server.Log(), trial.LogLapsed) {
-				t.Error("texts passed without a trial")
-			}
-			t.Logf("%v, the proxy died %d times", took, len(p.Deaths()))
 		})
 	}
+}
+
+// delay returns how long the changes of innocent teams wait.
+func (c *unfair) delay(t *testing.T, hang string) time.Duration {
+	faults := Faults{Die: []string{"os.exit(3)"}, Hang: []string{hang}}
+	r, p := withSlowTrial(t, faults)
+	began, innocents := time.Now(), ""
+	r.write(t, c.guilty(r, 0))
+	if c.guilty(r, 0) != "" {
+		programs.Eventually(t, "a trial of the other team", func() bool { return r.status(t).Trial.Waiting > 0 || len(p.Deaths()) > 0 })
+	}
+	filters := []string{}
+	for i := range c.innocents {
+		filters = append(filters, fmt.Sprintf(`setPath("/innocent-%d")`, i))
+		innocents += r.inNamespace(fmt.Sprint("team-", i%c.teams), fmt.Sprint("innocent-", i), filters[i])
+	}
+	changed := time.Now()
+	served := func() bool {
+		table := r.table(t)
+		if strings.Contains(table, "os.exit") || strings.Contains(table, hang) {
+			t.Fatal("a text of the other team is served")
+		}
+		return !slices.ContainsFunc(filters, func(filter string) bool { return !strings.Contains(table, filter) })
+	}
+	began = began.Add(-time.Second)                                  // the objects of the first second are written together
+	for second := -1; !served(); time.Sleep(20 * time.Millisecond) { // a table comes when it comes
+		if now := int(time.Since(began) / time.Second); now != second {
+			second = now
+			r.write(t, c.guilty(r, second)+innocents)
+		}
+		if time.Since(changed) > time.Minute {
+			t.Fatalf("not all changes are served after a minute: %+v", r.status(t).Trial)
+		}
+	}
+	took := time.Since(changed).Round(10 * time.Millisecond)
+	if strings.Contains(r.server.Log(), trial.LogLapsed) {
+		t.Error("texts passed without a trial")
+	}
+	t.Logf("%v, the proxy died %d times", took, len(p.Deaths()))
+	return took
 }
 
 // withSlowTrial is withTrial with a proxy that needs a while to come back.
