@@ -67,6 +67,7 @@ func TestScreenshots(t *testing.T) {
 	if err := s.change(ctx, *history); err != nil {
 		t.Fatal(err)
 	}
+	time.Sleep(8 * time.Second) // most proxies have the last table then
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -83,9 +84,9 @@ func TestScreenshots(t *testing.T) {
 // start starts the route server and the data planes, and waits until they serve.
 func (s *stage) start(ctx context.Context, t *testing.T, bin, api string) {
 	t.Helper()
-	s.main, s.support = programs.FreeAddress(t), programs.FreeAddress(t)
+	s.main, s.support = programs.FreeAddress(t), "127.0.0.1:9911" // the name of a replica does not have the default port
 	programs.Start(t, filepath.Join(bin, "routesrv"), s.main, s.support, []string{
-		"-kubernetes", "-kubernetes-url", api, "-address", s.main, "-support-listener", s.support, "-source-poll-timeout=500",
+		"-kubernetes", "-kubernetes-url", api, "-address", s.main, "-support-listener", ":9911", "-source-poll-timeout=500",
 		"-enable-kubernetes-endpointslices", "--state-dir", "state",
 	}).Ready(t)
 	for i := range sidecars {

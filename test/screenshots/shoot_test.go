@@ -11,8 +11,11 @@ import (
 	"github.com/routesrv/routesrv/test/browser"
 )
 
-// desk is the size of the window.
-var desk = browser.Options{Width: 1280, Height: 900}
+// Sizes of the window.
+var (
+	desk  = browser.Options{Width: 1280, Height: 900}
+	phone = browser.Options{Width: 390, Height: 844, Phone: true}
+)
 
 // picture is a page to take.
 type picture struct {
@@ -20,15 +23,17 @@ type picture struct {
 	url    string
 	ready  string // an expression that is true when the page is ready
 	height int    // maximum; 0 means the whole page
+	window browser.Options
 }
 
 // shoot takes all pictures.
 func (s *stage) shoot(ctx context.Context, b *browser.Browser, out string) error {
 	url := "http://" + s.support
 	calm := []picture{
-		{"console", url + "/", "document.querySelector('.problems')", 0},
-		{"console-fleet", url + "/fleet", "document.querySelector('h1')", 0},
-		{"console-object", url + "/object?kind=Ingress&namespace=checkout&name=express", "document.querySelector('.answer')", 0},
+		{"console", url + "/", "document.querySelector('.problems')", 0, desk},
+		{"console-phone", url + "/", "document.querySelector('.problems')", 1100, phone},
+		{"console-fleet", url + "/fleet", "document.querySelector('h1')", 0, desk},
+		{"console-object", url + "/object?kind=Ingress&namespace=checkout&name=express", "document.querySelector('.answer')", 0, desk},
 	}
 	for _, p := range calm {
 		if err := s.take(ctx, b, p, out); err != nil {
@@ -38,14 +43,14 @@ func (s *stage) shoot(ctx context.Context, b *browser.Browser, out string) error
 	for _, ref := range lost(2) {
 		s.cluster.Delete(ref)
 	}
-	return s.take(ctx, b, picture{"console-held", url + "/", "document.querySelector('#guard .counts')", 1050}, out)
+	return s.take(ctx, b, picture{"console-held", url + "/", "document.querySelector('#guard .counts')", 1050, desk}, out)
 }
 
 // take takes one picture.
 func (s *stage) take(ctx context.Context, b *browser.Browser, p picture, out string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	page, err := b.NewPage(ctx, desk)
+	page, err := b.NewPage(ctx, p.window)
 	if err != nil {
 		return err
 	}
