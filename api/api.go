@@ -25,7 +25,7 @@ const (
 	HeaderIfNoneMatch = "If-None-Match"   // request: tags of the tables that the client has
 	HeaderIM          = "Im"              // the body is a delta, see DeltaForm
 	HeaderLastEventID = "Last-Event-Id"   // request for a stream: tag of the table that the client has
-	HeaderRank        = "Routesrv-Rank"   // rank of a client that asks for it in its report, see rollout.Rank
+	HeaderRank        = "Routesrv-Rank"   // rank of a client that asks for it in its report, see rollout.Order.Rank
 	HeaderRevision    = "X-Revision"      // revision of the table in decimal, 0 without revisions
 	HeaderSourceRead  = "X-Source-Read"   // time of the last successful read of the source, see FormatTime
 	HeaderTableState  = "X-Table-State"   // one of the states, or missing

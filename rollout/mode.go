@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -48,7 +49,7 @@ type Setting struct {
 	Mode Mode
 	// Percent is the share of the fleet, 0 to 100, that uses Exec; the rest uses Pre. It is used only with Exec.
 	Percent int
-	// Count, unless 0, is how many nodes of the fleet, or pods without node names, use Exec: those with the lowest [Rank]. It is
+	// Count, unless 0, is how many nodes of the fleet, or pods without node names, use Exec: those with the lowest [Order.Rank]. It is
 	// used only with Exec, instead of Percent.
 	Count int
 	// Override switches to Exec even if the cutover check refuses. It is used only with Exec.
@@ -119,7 +120,7 @@ func (s Setting) String() string {
 // MarshalText returns a form that [ParseSetting] accepts.
 func (s Setting) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// For returns the mode of one data plane, by the name of its [Member] and its [Rank], which is negative while it is not known. A
+// For returns the mode of one data plane, by the name of its [Member] and its [Order.Rank], which is negative while it is not known. A
 // name that is in a share of the fleet is also in every larger share.
 func (s Setting) For(name string, rank int) Mode {
 	if s.Mode != Exec {
@@ -139,17 +140,25 @@ func (s Setting) For(name string, rank int) Mode {
 	return Pre
 }
 
-// Rank returns how many of the other names of a fleet come before a name in the order in which a [Setting] with a count selects
-// them, which is also the order of percentages. Names that occur repeatedly count once.
-func Rank(name string, fleet []string) int {
-	before := make(map[string]bool)
-	own := place(forShare, name)
-	for _, other := range fleet {
-		if place(forShare, other) < own {
-			before[other] = true
-		}
+// Order is the order in which a [Setting] with a count selects the names of a fleet, which is also the order of percentages. It is
+// immutable.
+type Order struct{ places []uint64 }
+
+// NewOrder returns the order of the names of a fleet. Names that occur repeatedly count once.
+func NewOrder(fleet []string) *Order {
+	o := &Order{places: make([]uint64, len(fleet))}
+	for i, name := range fleet {
+		o.places[i] = place(forShare, name)
 	}
-	return len(before)
+	slices.Sort(o.places)
+	o.places = slices.Compact(o.places)
+	return o
+}
+
+// Rank returns how many of the other names come before a name. It takes logarithmic time.
+func (o *Order) Rank(name string) int {
+	rank, _ := slices.BinarySearch(o.places, place(forShare, name))
+	return rank
 }
 
 // clip quotes a text and shortens it for a log line.

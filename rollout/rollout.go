@@ -80,7 +80,7 @@ type Decider struct {
 	able  Able
 
 	setting Setting
-	rank    int  // see [Rank]; negative if unknown
+	rank    int  // see [Order.Rank]; negative if unknown
 	mode    Mode // in force
 }
 
@@ -97,7 +97,7 @@ func NewDecider(name string, check CutoverConfig, able Able, start Setting) (*De
 // Set changes the requested setting.
 func (d *Decider) Set(s Setting) { d.setting = s }
 
-// SetRank sets the [Rank] of this data plane, negative if it is not known.
+// SetRank sets the [Order.Rank] of this data plane, negative if it is not known.
 func (d *Decider) SetRank(rank int) { d.rank = rank }
 
 // Setting returns the last requested setting.

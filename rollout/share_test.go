@@ -65,6 +65,7 @@ func TestACountMovesExactlyThatManyNodes(t *testing.T) {
 		for i := range nodes {
 			fleet = append(fleet, nodeName(i))
 		}
+		order := rollout.NewOrder(fleet)
 		for count := 1; count <= 4; count++ {
 			set, err := rollout.ParseSetting(fmt.Sprintf("Exec:%d", count))
 			if err != nil {
@@ -72,7 +73,7 @@ func TestACountMovesExactlyThatManyNodes(t *testing.T) {
 			}
 			moved := 0
 			for i := range nodes {
-				if set.For(nodeName(i), rollout.Rank(nodeName(i), fleet)) == rollout.Exec {
+				if set.For(nodeName(i), order.Rank(nodeName(i))) == rollout.Exec {
 					moved++
 				}
 				if set.For(nodeName(i), -1) != rollout.Pre {

@@ -40,7 +40,7 @@ func askClients(ctx context.Context, r Replica) (*fleet.View, error) {
 		return nil, err
 	}
 	if v.Time.IsZero() || len(v.Replicas) == 0 {
-		return nil, errors.New("/clients: the answer is not that of a route server")
+		return nil, errors.New("/clients: not an answer of a route server")
 	}
 	return v, nil
 }

@@ -43,7 +43,7 @@ func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
 		return nil, err
 	}
 	if st.said.Started.IsZero() {
-		return nil, fmt.Errorf("/status: the answer is not that of a route server")
+		return nil, fmt.Errorf("/status: not an answer of a route server")
 	}
 	st.raw = p.Body
 	return st, nil

@@ -145,7 +145,7 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 		failed = append(failed, r.Missing()...)
 	}
 	if left > 0 && len(failed) == 0 {
-		failed = append(failed, "a replica that held it is gone")
+		failed = append(failed, "a replica that held it no longer runs")
 	}
 	if left > 0 {
 		status = Trouble

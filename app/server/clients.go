@@ -27,9 +27,9 @@ type clients struct {
 	peers  func(context.Context) []fleet.Answer // nil without peers
 	locals *questions                           // of peers: separate, so that two replicas never wait for each other
 
-	mu     sync.Mutex // guards these
-	nodes  []string   // names of the data planes in Pre and Exec, for ranks; nil if a replica did not answer
-	listed time.Time  // when nodes was collected
+	mu      sync.Mutex     // guards these
+	order   *rollout.Order // of the data planes in Pre and Exec; nil if a replica did not answer
+	ordered time.Time      // when they were collected
 }
 
 // newClients creates the registry. The cache must be set before the first request, not before this call.
@@ -98,45 +98,46 @@ func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too many clients are known, or too many of them from this address", http.StatusServiceUnavailable)
 		return
 	}
-	if rank, ok := s.rank(r.Context(), client); ok && report.WantsRank {
-		w.Header().Set(api.HeaderRank, strconv.Itoa(rank))
+	if report.WantsRank {
+		if order := s.order(r.Context()); order != nil {
+			w.Header().Set(api.HeaderRank, strconv.Itoa(order.Rank(cmp.Or(client.Node, client.ID))))
+		}
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// rank returns the rank of a data plane in the fleet. It is unknown until every client has had the time to report after a start of
-// this server, and while a replica does not answer; a relay knows only its own clients. Ranks come from unauthenticated reports: a
-// forged name can keep a data plane in Pre, and a wrong rank moves one to Exec before its turn, which the cutover check permits.
-func (s *Server) rank(ctx context.Context, client fleet.Identity) (int, bool) {
+// order returns the order of the data planes of the fleet in Pre and Exec, for their ranks; nil while it is unknown: until every client
+// has had the time to report after a start of this server, and while a replica does not answer; a relay knows only its own clients. It is
+// collected once for all reports of ten seconds. It comes from unauthenticated reports: a forged name can keep a data plane in Pre, and a
+// wrong rank moves one to Exec before its turn, which the cutover check permits.
+func (s *Server) order(ctx context.Context) *rollout.Order {
 	if s.cfg.Source == nil || time.Since(s.started) < 3*fleet.ReportEvery {
-		return 0, false
+		return nil
 	}
 	c := s.clients
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.listed) >= fleet.ReportEvery {
-		view := c.merged(ctx, fleet.Query{Kind: fleet.Sidecar})
-		if ctx.Err() != nil {
-			return 0, false
-		}
-		c.nodes, c.listed = nodesOf(view), time.Now()
+	if time.Since(c.ordered) >= fleet.ReportEvery {
+		// A client that leaves early must not make the next one query the peers again.
+		c.order, c.ordered = orderOf(c.merged(context.WithoutCancel(ctx), fleet.Query{Kind: fleet.Sidecar})), time.Now()
 	}
-	return rollout.Rank(cmp.Or(client.Node, client.ID), c.nodes), c.nodes != nil
+	return c.order
 }
 
-// nodesOf returns the names that the data planes in Pre and Exec are ranked by; nil if clients of a replica are missing.
-func nodesOf(v *fleet.View) (nodes []string) {
+// orderOf returns the order of the data planes in Pre and Exec; nil if clients of a replica are missing.
+func orderOf(v *fleet.View) *rollout.Order {
 	for _, r := range v.Replicas {
 		if r.Error != "" {
 			return nil
 		}
 	}
+	var nodes []string
 	for _, c := range v.Clients {
 		if c.State != fleet.Silent && (c.Mode == rollout.Pre.String() || c.Mode == rollout.Exec.String()) {
 			nodes = append(nodes, cmp.Or(c.Node, c.ID))
 		}
 	}
-	return nodes
+	return rollout.NewOrder(nodes)
 }
 
 // serveClients answers with the clients of this replica and its peers, or, to a peer, with the clients of this replica only.

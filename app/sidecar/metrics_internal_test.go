@@ -68,6 +68,9 @@ func TestFlavours(t *testing.T) {
 			Routes: number(7), Updates: number(3), LastApply: at,
 			Refused: map[string]uint64{"unknown_filter": 1},
 		}},
+		"codahale without a prefix": {strings.ReplaceAll(codahaleText, "skipper.", ""), fleet.Figures{
+			Routes: number(7), Updates: number(3), LastApply: at, Refused: map[string]uint64{"unknown_filter": 1},
+		}},
 		"just started": {"skipper_custom_total{key=\"incoming.HTTP/1.1\"} 1\n", fleet.Figures{}},
 	} {
 		got, err := parseMetrics(strings.NewReader(test.text))
@@ -83,7 +86,7 @@ func TestFlavours(t *testing.T) {
 
 func TestWhatIsNoSkipper(t *testing.T) {
 	for _, text := range []string{
-		"", "{", "{}", `{"gauges":[]}`, `{"gauges":{"x":1}}`, "<html>", "go_goroutines 11\n", "skipper_", "skipper_custom_total{key=\"incoming.HTTP/1.1\"} NaN\n",
+		"", "{", "{}", `{"gauges":[]}`, `{"gauges":{"x":1}}`, `{"gauges":{"skipper.x":{"value":1}}}`, "<html>", "go_goroutines 11\n", "skipper_", "skipper_custom_total{key=\"incoming.HTTP/1.1\"} NaN\n",
 		"skipper_custom_total{key=\"incoming.HTTP/1.1\"}\n", "skipper_x" + strings.Repeat("x", 70_000),
 	} {
 		if f, err := parseMetrics(strings.NewReader(text)); err == nil {

@@ -135,15 +135,17 @@ func valueOf(m *dto.Metric) float64 {
 
 // set sets the figure with a key.
 func (k *known) set(key string, value float64) {
-	k.skipper = true
-	switch key {
-	case "routes.total":
+	switch {
+	case key == "routes.total":
 		k.Routes = countOf(value)
-	case "routes.updated_timestamp":
+	case key == "routes.updated_timestamp":
 		k.LastApply = timeOf(value)
-	case "routes.update_latency":
+	case key == "routes.update_latency":
 		k.Updates = countOf(value)
+	case !strings.HasPrefix(key, "incoming."):
+		return
 	}
+	k.skipper = true
 }
 
 // refuse counts refused routes.
@@ -186,10 +188,10 @@ func (k *known) codahale(in io.Reader) error {
 	for _, metrics := range groups {
 		for key, m := range metrics {
 			n := cmp.Or(m.Count, m.Value)
-			key, ours := strings.CutPrefix(key, "skipper.")
-			switch _, refused := strings.CutPrefix(key, "route.invalid."); {
-			case n == nil || !ours:
-			case refused:
+			key = strings.TrimPrefix(key, "skipper.") // -metrics-prefix may be empty
+			switch {
+			case n == nil:
+			case strings.HasPrefix(key, "route.invalid."):
 				k.refuse(key[strings.LastIndexByte(key, '.')+1:], *n)
 			default:
 				k.set(key, *n)

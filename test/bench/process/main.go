@@ -1,4 +1,4 @@
-// Process measures a whole route server as users run it: the built binary with a state folder, history, and a policy
+// Command process measures a whole route server as users run it: the built binary with a state folder, history, and a policy
 // for takeovers, fed by an API server in this process with a generated cluster. One Ingress changes at every interval.
 //
 //	go run ./test/bench/process -base HEAD~1 -modes watch -length 30s
