@@ -86,8 +86,7 @@ func documents() map[string]any {
 		"current":  &api.Current{Revision: 100, Count: 3, SourceRead: api.FormatTime(at), State: api.StateHeld},
 		"kept":     &[]*publish.Kept{{Ref: ref, Reason: guard.RoutesLost, Detail: "2 of 3 pairs of host and path are missing", By: "guard", Since: at, Until: at.Add(time.Hour), Accident: at, Deleted: true}},
 		"report": &fleet.Report{
-			Holds: fleet.Name{Digest: digest, Revision: 100}, HoldsAgo: 1.5, Fetched: fleet.Name{Digest: digest}, FetchedAgo: 1, Applied: fleet.AppliedDone,
-			Figures: &fleet.Figures{Time: at, LastApply: at, Refused: map[string]uint64{"unknown_filter": 1}, RefusedNew: 1}, FiguresAgo: 2,
+			Holds: fleet.Name{Digest: digest, Revision: 100}, HoldsAgo: 1.5, Refused: 1, MetricsError: "status 404",
 			Proven:   fleet.Name{Digest: digest, Revision: 100},
 			Pre:      &fleet.Pre{Seconds: 86400, CleanSeconds: 3600, Ready: true},
 			Suspects: []fleet.Suspect{{Digest: other, Proven: digest, Deaths: 2, Evidence: "the proxy was restarted 2 times with tables that are not proven", Ago: 4.5}},

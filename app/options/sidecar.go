@@ -31,7 +31,7 @@ func SidecarFlags(cmd *cobra.Command, c *Sidecar) *Flags {
 	f.Add("--zone", Text("ZONE", &s.Fetch.Zone, ""), "Zone of the table; empty means the full table.")
 	f.Add("--zone-file", Text("PATH", &s.Fetch.ZoneFile, ""), "File with the zone, instead of --zone.")
 	f.Add("--proxy-metrics-url", Text("URL", &s.ProxyMetricsURL, sidecar.DefaultProxyMetricsURL),
-		"Metrics of the proxy; /clients shows a few sums. Empty disables this.")
+		"Metrics of the proxy, which show with which tables it runs. Empty disables this.")
 	f.polling(&c.Source, &s.Interval, &s.MaxBackoff, &s.Fetch,
 		Setting{"shutdown", Duration(&s.ShutdownTimeout, sidecar.DefaultShutdownTimeout, tick, day), "for open requests, after draining."},
 		Setting{"fresh-limit", Duration(&s.FreshLimit, sidecar.DefaultFreshLimit, tick, 30*day),
