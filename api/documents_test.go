@@ -41,7 +41,7 @@ func documents() map[string]any {
 			Digest: digest, Revision: 100, Routes: 3, Bytes: 569, Origin: "http://routesrv/routes", ETag: api.Tag{Digest: digest, Revision: 100}.String(),
 			Committed: at, Confirmed: at, SourceRead: at,
 		},
-		AgeSeconds: 1.5, Transport: "stream", Stream: &api.FetchStream{URL: "http://routesrv/routes", Connected: at, LastEvent: at, Event: api.EventCurrent},
+		AgeSeconds: 1.5, Transport: "stream", Stream: &api.FetchStream{URL: "http://routesrv/routes", Connected: at, LastEvent: at},
 		LastAttempt: at, LastSuccess: at, Servers: []api.FetchServer{{URL: "http://routesrv/routes", InUse: true, LastSuccess: at}}, LastKnownGood: file,
 	}
 	taken := api.Takeover{At: at, From: ref, To: kube.Ref{Kind: kube.KindRouteGroup, Namespace: "evil", Name: "all"}, Lost: 1, Example: "GET https://shop.example.org/cart: Ingress shop/cart -> RouteGroup evil/all"}

@@ -425,9 +425,9 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestSize: 20,000 clients with ids, nodes and reports, as sidecars have them, use at most an eighth of the server's memory.
+// TestSize: 20,000 clients with ids, nodes and reports, as sidecars have them, use at most a fifteenth of the server's memory.
 func TestSize(t *testing.T) {
-	const most = 26 << 20
+	const most = 17 << 20
 	w := newWorld(fleet.Config{})
 	w.publish(1)
 	w.publish(2)
