@@ -103,18 +103,15 @@ type Config struct {
 	UpdateMode UpdateMode
 	// Interval is the time between two polls, with jitter of a tenth. Default DefaultInterval, at least 1 ms.
 	Interval time.Duration
-	// Timeout is the deadline of one exchange, from dialling to the last byte, independent of Interval. A round takes at most
-	// three times as long. Default DefaultTimeout.
+	// Timeout is the deadline of one exchange, from dialling to the last byte; a round takes at most three times as long. Default
+	// DefaultTimeout.
 	Timeout time.Duration
-	// MaxBackoff is the longest time for which a failing server is not asked; the shortest is Interval. Default
-	// 30 seconds, or Interval if that is longer.
+	// MaxBackoff is the longest time for which a failing server is not asked. Default 30 seconds, or Interval if that is longer.
 	MaxBackoff time.Duration
 	// MaxBytes limits a body, both received and decoded, an event of a stream, the text that a delta leads to, and the
-	// last-known-good file. The default is four times the last table, at least 64 MiB; before the first table it is
-	// 512 MiB; in any case at most a quarter of Memory.
-	MaxBytes int64
-	// Memory is how many bytes this process may use, 0 if unknown.
-	Memory int64
+	// last-known-good file. The default is four times the last table, at least 64 MiB, and 512 MiB before the first table; in any
+	// case at most a quarter of Memory, the bytes that this process may use, unless that is 0.
+	MaxBytes, Memory int64
 
 	// Guard sets the limits beyond which a table is held back.
 	Guard guard.Config
@@ -122,12 +119,10 @@ type Config struct {
 	// Decided is told about each hold and its release: see publish.Config.
 	Decided func(api.Decision)
 
-	// StateDir is the folder of the last-known-good file ([publish.LastKnownGoodFile]): a valid eskip document with its metadata in
-	// comments, mode 0600. The client creates a missing folder with mode 0700. Empty means no file.
+	// StateDir is the folder of the last-known-good file ([publish.LastKnownGoodFile]). Empty means no file.
 	StateDir string
 	// Unproven reports whether the last-known-good file must not have a table yet, because no proxy has run with it. The file then
-	// keeps the table before, until [publish.Publisher.Prove]. It must not call the Client. nil means that the file has each applied
-	// table.
+	// keeps the table before, until [publish.Publisher.Prove]. It must not call the Client. It may be nil.
 	Unproven func(table.Digest) bool
 
 	// Transport sends the requests, and configures TLS. nil means [NewTransport].
@@ -135,13 +130,11 @@ type Config struct {
 	// Sink serves the tables: first the one of the last-known-good file as stale, if Boot is called, then each applied one. It
 	// must not call the Client. It may be nil.
 	Sink publish.Sink
-
 	// Ended is told how each round of polling, attempt to open a stream, and confirmation over a stream ended. It must not call the
 	// Client. It may be nil.
 	Ended func(err error)
-
-	// Identity returns how the client identifies itself with each request: the value of the header Routesrv-Client. It is called
-	// concurrently, and must not call the Client. nil or an empty value sends none.
+	// Identity returns the value of the header Routesrv-Client for each request; empty sends none. It is called concurrently, and
+	// must not call the Client. It may be nil.
 	Identity func() string
 
 	Logger  *slog.Logger // nil means no log
