@@ -24,37 +24,20 @@
 //
 // Atomic: every table that it has was sent by a server as a whole. Last known good: no failure of any server, and no restart,
 // removes the last applied table. Guarded: the guard holds a table that looks like an accident. Monotonic: it does not move to an
-// older revision, unless the server insists (below).
+// older revision, unless the same server has sent one in two consecutive polls: then the cluster was restored from a backup.
+// Tables without a revision have no order and are accepted.
 //
-// # Verify, then commit
+// An answer is a candidate only if the SHA-256 of its decoded text, or of the text that its delta leads to, is the digest in the
+// ETag, which all route servers send, including the reference; if it parses completely, as routes with distinct ids; and if
+// X-Count, if present, equals their number. A failure changes nothing, not even the ETag of the next request. Requests name a
+// held table beside the applied one, so it is downloaded once.
 //
-// The body of an answer is decoded with a limit on the result. It is a candidate only if
+// A stream is another transport for answers: its deltas go through the same verification, guard and commit, and its event
+// "current" corresponds to a 304. Actions that many clients would take at the same moment are spread over time.
 //
-//   - the transfer ended as announced: the length is that of Content-Length, and the encoding is whole;
-//   - the SHA-256 of the decoded text is the digest in the ETag, which all route servers send, including the reference;
-//   - it parses completely, as routes with distinct ids, and X-Count, if present, equals their number.
-//
-// For a delta, the digest is computed over the whole text that it leads to. After a delta that does not verify, the client
-// fetches the full table in the same round, and asks that server for none for ten minutes. A failure changes nothing, not even
-// the ETag of the next request.
-//
-// A held table is kept beside the applied one, and requests name both, so it is downloaded once.
-//
-// # Streams
-//
-// A stream is another transport for answers, not a second client: its deltas go through the same verification, guard and commit
-// as a body. The event "current" corresponds to a 304. With UpdateMode [Auto] the client polls once, and then opens a stream; if
-// that fails twice, it polls for a while. Actions that many clients would take at the same moment are spread over time.
-//
-// # Order and freshness
-//
-// Servers poll independently and may lag behind each other. The client accepts a table with a lower revision than its own only
-// after the same server has sent one in two consecutive polls: then the cluster was restored from a backup. Tables without a
-// revision have no order and are accepted.
-//
-// The client knows the time of the source's read only from evidence: X-Source-Read, or "source_read" of a stream; for a server
-// that sends neither, the Date and Age of its answer. An answer without evidence confirms the table but does not change the time
-// of the read, so that a cache cannot hide the loss of the source.
+// The time of the source's read comes only from evidence: X-Source-Read, or "source_read" of a stream; for a server that sends
+// neither, the Date of its answer. An answer without evidence confirms the table but does not change the time of the read, so
+// that a cache cannot hide the loss of the source.
 //
 // # Caveats
 //

@@ -116,9 +116,8 @@ func (c *Client) inUse() *server {
 	return c.servers[max(i, 0)]
 }
 
-// namesOf returns the ETags of a table on route servers, in the encodings that the client accepts. A table from a file has no
-// ETag. Any of its names works, because servers use only the digest and the revision. A server with other kinds of ETags does not
-// recognise these, and sends the table.
+// namesOf returns the ETags of a table from a file, in the encodings that the client accepts: servers use only the digest and the
+// revision.
 func namesOf(t *table.Table) []string {
 	zstd, gzip := api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Zstd}, api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Gzip}
 	return []string{zstd.String(), gzip.String()}

@@ -1,5 +1,4 @@
-// Package tables reads routing tables for comparison from any of these places: a file of routes, manifests that it
-// has compiled, a route server, the support listener of a Skipper, or standard input.
+// Package tables reads routing tables for comparison.
 //
 // [Reader.Load] reads the whole table of a place or fails. The name decides the kind of place; for a URL, the answer does:
 //
@@ -9,10 +8,8 @@
 //     manifests, which Config.Compile compiles into routes
 //     any other file             routes; a copy of a table, as last-known-good files are, has its digest checked
 //
-// A table is complete except for parts that are not routes, which it lists; otherwise Load returns an error. For a route server,
-// Load checks the number of routes against X-Count, and the text against the digest in the ETag if the ETag has one. All pages of
-// a Skipper come from one version of its table: if the table changes between two pages, Load reads all pages again, a few times
-// at most. Errors name the file with line and column, or the URL without its password. Load retries no other errors.
+// A table is complete except for parts that are not routes, which it lists. For a route server, Load checks the number of routes
+// against X-Count, and the text against the digest in the ETag. All pages of a Skipper come from one version of its table.
 //
 // Other modules should not import it: it may change with every release.
 package tables
