@@ -172,7 +172,7 @@ func loadReplica(s *session) func(context.Context, Replica) (*tables.Table, erro
 		if r.Main == nil {
 			return nil, errors.New("its main listener is not known")
 		}
-		reader := tables.New(tables.Config{Timeout: s.timeout, Transport: r.Main.Transport, MaxRedirects: -1})
+		reader := tables.New(tables.Config{Timeout: s.timeout, Transport: r.Main.Transport})
 		return reader.Load(ctx, r.Main.URL+"/routes")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"log"
 	"log/slog"
 	"net/http"
-	"net/http/pprof"
+	_ "net/http/pprof" // registers its handlers
 	"strings"
 	"time"
 
@@ -156,22 +156,12 @@ func Probes(ready http.Handler) []Endpoint {
 	}
 }
 
-// Profiles returns the endpoints of package net/http/pprof below /debug/pprof/, for a support listener with -enable-profile.
-func Profiles() []Endpoint {
-	var all []Endpoint
-	for _, p := range []struct {
-		name, does string
-		handler    http.HandlerFunc
-	}{
-		{"", "the list of profiles; `cmdline`, `profile` (CPU, for `seconds=`), `symbol`, `trace` (for `seconds=`) and others below it", pprof.Index},
-		{"cmdline", "the command line, with NUL bytes between the arguments", pprof.Cmdline},
-		{"profile", "a CPU profile, for `seconds=` (30)", pprof.Profile},
-		{"symbol", "function names by address", pprof.Symbol},
-		{"trace", "a runtime trace, for `seconds=` (1)", pprof.Trace},
-	} {
-		all = append(all, Endpoint{
-			Path: "/debug/pprof/" + p.name, Handler: p.handler, Does: p.does, Condition: "with `-enable-profile`",
-		})
+// Profiles returns the endpoint of package net/http/pprof, which registers its handlers with [http.DefaultServeMux], for a support
+// listener with -enable-profile.
+func Profiles() Endpoint {
+	return Endpoint{
+		Path: "/debug/pprof/", Methods: []string{http.MethodGet, http.MethodHead}, ChecksMethods: true, Handler: http.DefaultServeMux,
+		Condition: "with `-enable-profile`",
+		Does: "the list of profiles; `cmdline`, `profile` (CPU, for `seconds=`), `symbol`, `trace` (for `seconds=`) and others below it",
 	}
-	return all
 }

@@ -60,7 +60,7 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 			Does: "how the held table differs from the one that it was compared with: as above"},
 	}
 	if s.cfg.EnableProfile {
-		forOperators = append(forOperators, httpserve.Profiles()...)
+		forOperators = append(forOperators, httpserve.Profiles())
 	}
 	for i := range forOperators {
 		forOperators[i].Handler = httpserve.InPod(s.cfg.SupportLoopbackOnly, "dataplane-client get", forOperators[i].Handler)
@@ -72,7 +72,7 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	for i := range support {
 		support[i].Listener = httpserve.SupportListener
 	}
-	return slices.Concat(main, support, httpserve.AcceptEndpoints(s.controller.accept, acceptCommand, s.log))
+	return append(slices.Concat(main, support), httpserve.AcceptEndpoint(s.controller.accept, s.log))
 }
 
 // held returns a held table, in the same order of precedence as accept.
@@ -134,7 +134,7 @@ func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 func (s *Sidecar) afterReading(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.watch != nil {
-			s.watch.fresh(r.Context(), r.Header.Get(api.HeaderIfNoneMatch) != "")
+			s.watch.fresh(r.Context())
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -16,6 +16,7 @@ package tables
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,10 +39,9 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultTimeout      = 30 * time.Second
-	DefaultMaxBytes     = 512 << 20
-	DefaultMaxRedirects = 5
-	DefaultPageSize     = 4096
+	DefaultTimeout  = 30 * time.Second
+	DefaultMaxBytes = 512 << 20
+	DefaultPageSize = 4096
 )
 
 // Table is a loaded table.
@@ -66,13 +66,10 @@ type Config struct {
 	Compile CompileFunc
 	// Stdin is the input that "-" reads; if it is nil, "-" is an error.
 	Stdin io.Reader
-	// Timeout is the limit of a Load from a URL, with all pages and redirects, default DefaultTimeout.
+	// Timeout is the limit of a Load from a URL, with all pages, default DefaultTimeout. Redirects are not followed.
 	Timeout time.Duration
 	// MaxBytes limits the size of a table in bytes after decompression; default DefaultMaxBytes.
 	MaxBytes int64
-	// MaxRedirects is how many redirects to follow, default DefaultMaxRedirects; a negative value follows none. A
-	// redirect from https to http is never followed.
-	MaxRedirects int
 	// PageSize is the number of routes to request from a Skipper at once, default DefaultPageSize.
 	PageSize int
 	// Transport makes the requests; nil means a copy of http.DefaultTransport, which uses the proxies of the
@@ -90,24 +87,16 @@ type Reader struct {
 
 // New returns a reader with the defaults filled in. It reads nothing.
 func New(cfg Config) *Reader {
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = DefaultTimeout
-	}
-	if cfg.MaxBytes <= 0 {
-		cfg.MaxBytes = DefaultMaxBytes
-	}
-	if cfg.MaxRedirects == 0 {
-		cfg.MaxRedirects = DefaultMaxRedirects
-	}
-	if cfg.PageSize <= 0 {
-		cfg.PageSize = DefaultPageSize
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, DefaultMaxBytes)
+	cfg.PageSize = cmp.Or(cfg.PageSize, DefaultPageSize)
 	if cfg.Transport == nil {
 		cfg.Transport = http.DefaultTransport.(*http.Transport).Clone()
 	}
-	r := &Reader{cfg: cfg}
-	r.client = &http.Client{Transport: cfg.Transport, Timeout: cfg.Timeout, CheckRedirect: r.redirect}
-	return r
+	return &Reader{cfg: cfg, client: &http.Client{
+		Transport: cfg.Transport, Timeout: cfg.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
 
 // Close closes idle connections.
