@@ -61,7 +61,11 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen tables,
 	if w.named {
 		names = seen.names()
 	}
-	resp, f := c.request(ctx, http.MethodGet, s.tableURL(zone), header, names, nil)
+	u := s.url
+	if zone != "" {
+		u = u.JoinPath(url.PathEscape(zone))
+	}
+	resp, f := c.request(ctx, http.MethodGet, u, header, names, nil)
 	if f != nil {
 		return nil, f
 	}
@@ -227,12 +231,4 @@ func checkStatus(resp *http.Response) *Error {
 func retryAfter(resp *http.Response) time.Duration {
 	seconds, _ := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 32)
 	return time.Duration(seconds) * time.Second
-}
-
-// tableURL returns the URL of the table of a zone on a server.
-func (s *server) tableURL(zone string) *url.URL {
-	if zone == "" {
-		return s.url
-	}
-	return s.url.JoinPath(url.PathEscape(zone))
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,7 +38,8 @@ type exchange struct {
 }
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
-	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load(), deltas: takesDeltas(r.Header), began: time.Now()}
+	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load(), began: time.Now()}
+	x.deltas = strings.Contains(strings.ToLower(strings.Join(r.Header[api.HeaderAcceptIM], ",")), api.DeltaForm)
 	h := w.Header()
 	h.Set("Vary", "Accept-Encoding")
 	if x.deltas {

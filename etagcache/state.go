@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -144,10 +145,10 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 
 // swap sets the state to next, and reports its table if it differs. The caller holds mu.
 func (c *Cache) swap(next *serving) {
-	if !next.read.At.IsZero() {
-		c.cfg.Metrics.LastRead.Set(float64(next.read.At.UnixMilli()) / 1000)
-	}
-	c.cfg.Metrics.observeState(next)
+	series.Stamp(c.cfg.Metrics.LastRead, next.read.At)
+	c.cfg.Metrics.ReadRevision.Set(float64(next.newest))
+	c.cfg.Metrics.Complete.Set(float64(next.oldest))
+	c.cfg.Metrics.TableStale.Set(series.Bool(next.read.Stale))
 	next.superseded = make(chan struct{})
 	before := c.state.Swap(next)
 	close(before.superseded)

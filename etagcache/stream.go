@@ -151,7 +151,7 @@ func (s *stream) update(x *exchange, has *api.Tag) error {
 	if has != nil {
 		d = x.deltaFrom(has.Digest)
 	}
-	s.note(x)
+	s.has = &api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision}
 	if d == nil {
 		s.out.event(api.EventFetch, s.has, "")
 		return s.out.flush()
@@ -161,11 +161,6 @@ func (s *stream) update(x *exchange, has *api.Tag) error {
 	err := s.out.flush()
 	s.sent = x.sent(http.StatusIMUsed, 0, err == nil)
 	return err
-}
-
-// note records that the client was brought to the table of x.
-func (s *stream) note(x *exchange) {
-	s.has = &api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision}
 }
 
 // current sends an event with the table that the client now has and how fresh it is, unless only the time of the read has changed

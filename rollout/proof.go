@@ -31,11 +31,6 @@ const (
 	fetchedWithin = 10 * time.Second
 )
 
-// retryDelays are the times between the start of a fallback and the next try of the newest table. The last one repeats.
-func retryDelays() []time.Duration {
-	return []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute}
-}
-
 // Suspect is why a data plane serves the proven table instead of the newest one.
 type Suspect struct {
 	Digest   table.Digest `json:"digest"`   // the last table with which the proxy was restarted
@@ -241,7 +236,7 @@ func (p *Proof) restarted(now, before, seen time.Time) (died bool) {
 		s.Restarts = s.Restarts[max(0, len(s.Restarts)-suspectRestarts):]
 		return true
 	}
-	delays := retryDelays()
+	delays := [...]time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute}
 	next.Digest, next.At, next.Deaths = s.Offered, now, next.Deaths+len(s.Restarts)
 	next.Retry = now.Add(delays[min(next.Retries, len(delays)-1)])
 	next.Evidence = fmt.Sprintf("the proxy was restarted %d times with tables that are not proven, the last time at %s",

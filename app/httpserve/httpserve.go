@@ -8,7 +8,6 @@ package httpserve
 import (
 	"context"
 	"encoding/json"
-	"log"
 	"log/slog"
 	"net/http"
 	_ "net/http/pprof" // registers its handlers
@@ -28,15 +27,6 @@ const (
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
 )
-
-// newServer returns a server with a time limit on each phase that a client could draw out. net/http logs to errors.
-func newServer(h http.Handler, errors *ErrorLog) *http.Server {
-	return &http.Server{
-		Handler: h, ReadTimeout: readTimeout, ReadHeaderTimeout: headerTimeout,
-		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: log.New(errors, "", 0),
-	}
-}
 
 // WriteJSON answers with v as indented JSON, which people read, too.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
@@ -162,6 +152,6 @@ func Profiles() Endpoint {
 	return Endpoint{
 		Path: "/debug/pprof/", Methods: []string{http.MethodGet, http.MethodHead}, ChecksMethods: true, Handler: http.DefaultServeMux,
 		Condition: "with `-enable-profile`",
-		Does: "the list of profiles; `cmdline`, `profile` (CPU, for `seconds=`), `symbol`, `trace` (for `seconds=`) and others below it",
+		Does:      "the list of profiles; `cmdline`, `profile` (CPU, for `seconds=`), `symbol`, `trace` (for `seconds=`) and others below it",
 	}
 }

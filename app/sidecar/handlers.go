@@ -50,11 +50,13 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	open = append(open, httpserve.Endpoint{Path: "/metrics", Methods: get, Handler: http.HandlerFunc(s.serveMetrics),
 		Does: "Prometheus text, see [metrics.md](metrics.md)"})
 	forOperators := []httpserve.Endpoint{
-		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
+		{Path: "/status", Methods: get, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { httpserve.WriteJSON(w, http.StatusOK, s.status()) }),
 			Does: "JSON: mode, reason of a refused mode, origin, table, both producers, cutover check, fallback"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: problems of the self-computed table"},
-		{Path: "/shadow", Methods: get, Handler: http.HandlerFunc(s.serveShadow),
+		{Path: "/shadow", Methods: get, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			httpserve.WriteComparison(w, r, s.controller.shadowView(), nil)
+		}),
 			Does: "the comparison of mode Pre, as text or JSON"},
 		{Path: "/guard/held", Methods: get, Handler: httpserve.NewHeldPage(s.controller.held, acceptCommand),
 			Does: "how the held table differs from the one that it was compared with: as above"},
@@ -98,15 +100,6 @@ func (c *controller) held() (held httpserve.Held, ok bool) {
 	}
 	held.Owner = c.owners()
 	return held, ok
-}
-
-func (s *Sidecar) serveStatus(w http.ResponseWriter, _ *http.Request) {
-	httpserve.WriteJSON(w, http.StatusOK, s.status())
-}
-
-func (s *Sidecar) serveShadow(w http.ResponseWriter, r *http.Request) {
-	v := s.controller.shadowView()
-	httpserve.WriteComparison(w, r, &v, nil)
 }
 
 // serveMetrics writes the series of the sidecar, and of the poller while one is running.
