@@ -75,7 +75,6 @@ func (c *Claims) Run(ctx context.Context) {
 	}
 }
 
-// ask asks about one claim, and resolves it if the answer allows that.
 func (c *Claims) ask(ctx context.Context, claim etagcache.Claim) error {
 	o, err := c.above(ctx, claim.Digest, claim.Revision)
 	switch {

@@ -74,7 +74,6 @@ func (c *Client) offer(seen tables, next *publish.Candidate) (result string) {
 	}
 }
 
-// applied logs that another table is served.
 func (c *Client) applied() {
 	s := c.publisher.Served()
 	c.cfg.Metrics.show(s)
@@ -127,7 +126,6 @@ func timeOf(seen tables, a *answer, read, now time.Time) time.Time {
 	}
 }
 
-// build creates the table of an answer.
 func (c *Client) build(seen tables, a *answer, at time.Time) (*table.Table, *Error) {
 	if a.delta != nil {
 		return applyDelta(seen, a, at, c.limit())
@@ -217,7 +215,6 @@ func (c *Client) Accept(a publish.Acceptance) (*table.Table, error) {
 	return t, err
 }
 
-// describe returns the log attributes of a table.
 func describe(t *table.Table) []any {
 	return []any{"routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(), "revision", t.Revision()}
 }

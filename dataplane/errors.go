@@ -86,7 +86,6 @@ type Error struct {
 // Error returns what failed, with the URL.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %v", e.URL, e.Err) }
 
-// attrs returns the attributes for the log.
 func (e *Error) attrs() []any {
 	attrs := []any{"url", e.URL, "reason", string(e.Reason), "error", e.Err}
 	if e.stack != nil {

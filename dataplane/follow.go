@@ -209,7 +209,6 @@ func (c *Client) onEvent(ctx context.Context, st *subscription, e event) *ending
 	return nil
 }
 
-// onDelta handles a delta.
 func (c *Client) onDelta(st *subscription, e event) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -329,7 +328,6 @@ func (c *Client) handleEvent(st *subscription, a *answer, read func() *Error) (r
 	return "", failf(ReasonProtocol, "tables were accepted faster than one could be applied")
 }
 
-// rejected records that data from a stream does not verify.
 func (c *Client) rejected(st *subscription, f *Error) *ending {
 	c.cfg.Metrics.fetches.WithLabelValues(resultRejected).Inc()
 	if slices.Contains(verifyReasons, f.Reason) {

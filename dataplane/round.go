@@ -38,7 +38,6 @@ func (c *Client) begin() (zone string) {
 	return zone
 }
 
-// ended records how a round ended.
 func (c *Client) ended(err error) {
 	now := time.Now()
 	c.update(func(l *loopState) {

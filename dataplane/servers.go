@@ -109,7 +109,6 @@ func (c *Client) retryAt() time.Time {
 	return c.servers[c.soonest()].status.RetryAt
 }
 
-// succeeded records a good answer of the server.
 func (c *Client) succeeded(s *server, now time.Time) {
 	c.mu.Lock()
 	was := s.status
@@ -140,7 +139,6 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 	c.dedup.Log(slog.LevelWarn, LogServerFailed, string(f.Reason)+" "+s.name, f.attrs()...)
 }
 
-// use sets the server in use.
 func (c *Client) use(i int) {
 	if i == c.current {
 		return

@@ -121,7 +121,6 @@ func checkStream(resp *http.Response) *Error {
 	}
 }
 
-// read reads events until the stream ends.
 func (st *subscription) read(ctx context.Context, resp *http.Response, c *Client) {
 	defer close(st.events)
 	defer func() { st.err = caught(recover(), st.err) }() // tables are parsed while they arrive
@@ -131,7 +130,6 @@ func (st *subscription) read(ctx context.Context, resp *http.Response, c *Client
 	st.err = watch.cause(ctx, st.forward(ctx, &body{resp: resp, limit: maxEvent}, watch))
 }
 
-// forward passes on events until the stream ends.
 func (st *subscription) forward(ctx context.Context, b *body, watch *watchdog) error {
 	from, err := b.decoder(watch)
 	if err != nil {
@@ -186,7 +184,6 @@ func (w *watchdog) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// event records that an event is complete.
 func (w *watchdog) event() { w.eventual.Reset(patience) }
 
 func (w *watchdog) stop() {

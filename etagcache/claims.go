@@ -68,7 +68,6 @@ func (c *claims) ask(what Claim, client netip.Addr, started uint64) (known claim
 	return made, true
 }
 
-// judge records the read with the number.
 func (c *claims) judge(seq uint64, r table.Read) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +85,6 @@ func (c *claims) forget() {
 	c.known = recent[Claim, claim]{}
 }
 
-// resolve marks a claim as resolved, and reports whether it exists.
 func (c *claims) resolve(what Claim, as uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -64,7 +64,6 @@ func (x *exchange) conditions() (h http.Header, tag api.Tag) {
 	return h, tag
 }
 
-// names reports whether a tag names the bytes that would be sent, by strong comparison.
 func (x *exchange) names(t api.NamedTag) bool {
 	return !t.Weak && t.Digest == x.variant.table.Digest() && t.Encoding == x.encoding
 }

@@ -85,7 +85,6 @@ func (c *compressors) compress(text []byte, as encoding) []byte {
 	return bytes.Clone(out.Bytes())
 }
 
-// encodeOnce returns a text in an encoding, in one piece.
 func (c *compressors) encodeOnce(text []byte, e encoding) []byte {
 	if e == identity {
 		return text

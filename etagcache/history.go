@@ -41,7 +41,6 @@ type readings struct {
 	newest atomic.Uint64 // the highest Newest of the reads that showed the version; 0 before the first read
 }
 
-// add remembers a table of a version as the table of a zone.
 func (h *history) add(d table.Digest, zone string, s *readings) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

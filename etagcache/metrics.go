@@ -151,7 +151,6 @@ func (x *exchange) sent(status, n int, whole bool) Sent {
 	}
 }
 
-// observe reports an event of a stream.
 func (s *stream) observe(phase StreamPhase) {
 	saw := s.cache.cfg.Saw
 	if saw == nil {

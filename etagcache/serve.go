@@ -65,14 +65,12 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 	x.serveContent(conditions, tag)
 }
 
-// show selects the table of a state for the answer.
 func (x *exchange) show(st *serving) {
 	x.state = st
 	x.variant = st.version.variant(x.zone)
 	x.revision = x.variant.revision.Load()
 }
 
-// empty answers without a table.
 func (x *exchange) empty(status int) {
 	x.w.Header().Set("Content-Length", "0")
 	x.w.Header().Set("Cache-Control", noStore)
@@ -80,7 +78,6 @@ func (x *exchange) empty(status int) {
 	x.answered(status, 0, true)
 }
 
-// headers sets the headers of every answer with a table.
 func (x *exchange) headers(etag, contentType string) {
 	h := x.w.Header()
 	h.Set("Content-Type", contentType)
@@ -148,12 +145,10 @@ func (x *exchange) serveDelta() bool {
 	return false
 }
 
-// bodyKey identifies the bytes that this client would be sent.
 func (x *exchange) bodyKey() bodyKey {
 	return bodyKey{clientOf(x.r), x.variant.table.Digest(), x.encoding}
 }
 
-// tag returns the variant's ETag with a rotation.
 func (x *exchange) tag(rotation uint32) api.Tag {
 	return api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision, Rotation: rotation, Encoding: x.encoding}
 }

@@ -177,7 +177,6 @@ type version struct {
 	zones    sync.Map            // that were requested, to func() *variant, which makes it once
 }
 
-// newVersion makes t a version.
 func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *version {
 	v := &version{cache: c, table: t, readings: &readings{order: order}, full: c.newVariant(t)}
 	c.history.add(t.Digest(), "", v.readings)

@@ -42,7 +42,6 @@ type said struct {
 	state string
 }
 
-// watch serves /routes/watch.
 func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 	h, refused := w.Header(), exchange{cache: c, w: w, r: r}
 	h.Set("Vary", "Accept-Encoding")
@@ -83,7 +82,6 @@ func (c *Cache) newStream(w http.ResponseWriter, r *http.Request) *stream {
 	return s
 }
 
-// begin sends status and headers.
 func (s *stream) begin(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", api.StreamType)
@@ -187,7 +185,6 @@ func (s *stream) handOver(ctx context.Context) error {
 	return s.out.flush()
 }
 
-// spread returns a random part of d.
 func spread(d time.Duration) time.Duration { return time.Duration(rand.Float64() * float64(d)) }
 
 // streams counts the open streams, and ends them.
@@ -255,7 +252,6 @@ func newEventWriter(w http.ResponseWriter, e encoding, m *Metrics) *eventWriter 
 	return &eventWriter{w: w, control: http.NewResponseController(w), encoding: e, metrics: m}
 }
 
-// begin removes the time limits of the listener, which are for requests that end.
 func (e *eventWriter) begin() {
 	_ = e.control.SetReadDeadline(time.Time{}) // a connection without deadlines has no limits to remove
 	if e.encoding == gzipped {
@@ -273,7 +269,6 @@ func (e *eventWriter) text(s string) {
 	e.buf = append(e.buf, s...)
 }
 
-// event adds an event with one line of data.
 func (e *eventWriter) event(name string, id *api.Tag, data string) {
 	e.head(name, id)
 	e.text("data: " + data + "\n\n")
@@ -288,7 +283,6 @@ func (e *eventWriter) head(name string, id *api.Tag) {
 	e.metrics.StreamEvents.WithLabelValues(name).Inc()
 }
 
-// delta adds a delta event.
 func (e *eventWriter) delta(d *delta, id *api.Tag) {
 	e.head(api.EventDelta, id)
 	e.text("data: ")

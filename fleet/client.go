@@ -30,7 +30,6 @@ func keyOf(id string, address netip.Addr, agent string) string {
 	return address.String() + " " + printable(agent, maxAgent)
 }
 
-// is records the identity of a client.
 func (c *client) is(i Identity) {
 	c.interval = i.Interval
 	set(&c.Kind, i.Kind)
@@ -43,7 +42,6 @@ func (c *client) is(i Identity) {
 	set(&c.Mode, i.Mode)
 }
 
-// infer fills in the data of a client without an identity.
 func (c *client) infer(s Sighting) {
 	c.Kind, c.Inferred = Proxy, true
 	_, c.Version, _ = strings.Cut(c.key, " ")
@@ -74,10 +72,8 @@ func (c *client) pace() time.Duration {
 // it has an open stream.
 func (c *client) counts() bool { return !c.once || c.streams > 0 }
 
-// silent reports whether nothing was heard for three intervals.
 func (c *client) silent(now time.Time) bool { return now.Sub(c.LastHeard) > 3*c.pace() }
 
-// reporting reports whether the client's last report is recent enough.
 func (c *client) reporting(now time.Time) bool {
 	return !c.Reported.IsZero() && now.Sub(c.Reported) <= 3*max(c.interval, ReportEvery)
 }
@@ -100,7 +96,6 @@ func (c *client) rejects() bool {
 	return c.Reason != "" && (c.Holds == nil || !c.Holds.Since.After(c.Reported))
 }
 
-// report stores a report, with times of our clock.
 func (c *client) report(r *Report, now time.Time) {
 	c.LastHeard, c.Reported, c.Reason, c.Pre = now, now, r.Rejected, r.Pre
 	c.Refused, c.MetricsError, c.Proven = r.Refused, r.MetricsError, nil

@@ -68,7 +68,6 @@ func ParseIdentity(text string) (i Identity, ok bool) {
 	return i, i.ID != "" && i.Kind != "" && i.Interval != 0
 }
 
-// set sets one of the values, and reports whether it is valid.
 func (i *Identity) set(key, value string) bool {
 	short := len(value) <= maxWord
 	switch key {
@@ -95,7 +94,6 @@ func (i *Identity) set(key, value string) bool {
 	return short
 }
 
-// plain reports whether a character is allowed in a value.
 func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._:/-+~@", c) >= 0
 }

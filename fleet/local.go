@@ -53,7 +53,6 @@ func (r *Registry) showSome(v *View, keys []string, now time.Time) {
 	}
 }
 
-// tables returns the last tables, newest first.
 func (r *Registry) tables() []Table {
 	shown := []Table{}
 	for _, v := range slices.Backward(r.versions.list[max(0, len(r.versions.list)-shownTables):]) {
@@ -62,7 +61,6 @@ func (r *Registry) tables() []Table {
 	return shown
 }
 
-// show returns the public form of a client.
 func (r *Registry) show(c *client, now time.Time) Client {
 	one := c.Client
 	one.Address, one.Replica, one.Stream = c.address.String(), r.cfg.Name, c.streams > 0

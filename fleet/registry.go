@@ -159,7 +159,6 @@ func (r *Registry) Saw(s Sighting) {
 	r.heard(c, s, now)
 }
 
-// heard records a sign of life of c.
 func (r *Registry) heard(c *client, s Sighting, now time.Time) {
 	reporting := c.reporting(now)
 	switch s.Stream {
@@ -188,7 +187,6 @@ func (r *Registry) heard(c *client, s Sighting, now time.Time) {
 	}
 }
 
-// hold records which table a client has since a time.
 func (r *Registry) hold(c *client, n Name, at time.Time) {
 	if c.Holds != nil && c.Holds.Digest == n.Digest {
 		at = c.Holds.Since
@@ -228,7 +226,6 @@ func (r *Registry) Reported(identity string, address netip.Addr, report *Report)
 
 func (r *Registry) now() time.Time { return r.cfg.Now().UTC() }
 
-// add adds a client, unless a limit is reached.
 func (r *Registry) add(k string, named bool, address netip.Addr, now time.Time) *client {
 	if !r.hasRoom(named, address) && !r.makeRoom(now, named, address) {
 		r.full = r.full || len(r.clients) >= r.cfg.Max
@@ -245,7 +242,6 @@ func (r *Registry) add(k string, named bool, address netip.Addr, now time.Time) 
 	return c
 }
 
-// hasRoom reports whether one more client can be added from an address.
 func (r *Registry) hasRoom(named bool, address netip.Addr) bool {
 	from := r.sources[address]
 	if !named && from.inferred >= MaxInferredPerAddress || named && from.named >= MaxPerAddress {
@@ -268,13 +264,11 @@ func (r *Registry) makeRoom(now time.Time, named bool, address netip.Addr) bool 
 	return r.hasRoom(named, address)
 }
 
-// remove forgets a client.
 func (r *Registry) remove(c *client) {
 	delete(r.clients, c.key)
 	r.count(c, -1)
 }
 
-// move records that a client was heard from an address.
 func (r *Registry) move(c *client, address netip.Addr) {
 	if c.address == address {
 		return
@@ -284,7 +278,6 @@ func (r *Registry) move(c *client, address netip.Addr) {
 	r.count(c, 1)
 }
 
-// count adds n to the count of the client's address.
 func (r *Registry) count(c *client, n int) {
 	from := r.sources[c.address]
 	if c.Inferred {

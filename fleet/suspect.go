@@ -78,10 +78,8 @@ func (c *client) addSuspects(list []Suspect, now time.Time) {
 	c.Suspects, c.mentioned = kept, len(list) > 0
 }
 
-// over reports whether the suspect is no longer shown.
 func (s Suspect) over(now time.Time) bool { return now.Sub(s.reported) >= SuspectFor }
 
-// showSuspects returns the suspects of the client with their present ages.
 func (c *client) showSuspects(now time.Time) (list []Suspect) {
 	for _, s := range c.Suspects {
 		if !s.over(now) {

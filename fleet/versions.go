@@ -77,7 +77,6 @@ func (r *Registry) CanaryPublished(order uint64, n Name) {
 	r.canaries.add(version{n, order, r.now()})
 }
 
-// versionsOf returns the tables that a client should have.
 func (r *Registry) versionsOf(c *client) *versions {
 	if c.Canary {
 		return &r.canaries

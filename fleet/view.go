@@ -46,8 +46,8 @@ type View struct {
 	// relays: see Relays.
 	Counts Counts `json:"counts"`
 	Total  int    `json:"total"`
-	// Zones and Versions are the same counts by zone and by version of the client, sorted by name; an empty name is for clients
-	// that name none. Each has at most the [MaxGroups] largest; the clients of the others are counted under "other".
+	// Zones and Versions are the same counts by zone and by version of the client, the [MaxGroups] largest; an empty name is for
+	// clients that name none.
 	Zones    []Group `json:"zones"`
 	Versions []Group `json:"versions"`
 	// Replicas lists the answering replica first, then its peers, sorted by address. A replica with an error did not answer, and
@@ -92,7 +92,6 @@ func (c *Counts) of(s State) *int {
 
 func (c *Counts) add(s State) { *c.of(s)++ }
 
-// with returns the counts with one more client in a state.
 func (c Counts) with(s State) Counts { c.add(s); return c }
 
 // Total returns the sum of all states.

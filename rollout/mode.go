@@ -84,7 +84,6 @@ func ParseSetting(s string) (Setting, error) {
 	return set, nil
 }
 
-// parseShare parses a percentage or a number of nodes.
 func parseShare(s string) (percent, count int, err error) {
 	digits, isPercent := strings.CutSuffix(s, "%")
 	n, err := strconv.ParseUint(digits, 10, 16)
@@ -161,7 +160,6 @@ func (o *Order) Rank(name string) int {
 	return rank
 }
 
-// clip quotes a text and shortens it for a log line.
 func clip(s string) string {
 	const most = 40
 	if len(s) > most {

@@ -26,9 +26,6 @@ const (
 // MaxForm limits the parameters of a command, in bytes.
 const MaxForm = 256 << 10
 
-// digestHelp tells the operator how to get the digest.
-const digestHelp = "name the table that you accept, as digest=DIGEST: GET /guard/held shows the digest"
-
 // Accept publishes the table that a guard holds back. It answers only on the control socket: see [ListenControl].
 //
 // The parameter digest names what the operator looked at, the table or the list of kept objects, so that a newer one is not
@@ -68,7 +65,6 @@ func AcceptEndpoint(accept func(publish.Acceptance) (*table.Table, error), log *
 	}
 }
 
-// refuse maps an error of accept to an HTTP answer.
 func refuse(w http.ResponseWriter, err error) {
 	report, status := api.Error{Error: err.Error()}, http.StatusInternalServerError
 	if held, ok := errors.AsType[*publish.HeldError](err); ok {
@@ -109,15 +105,13 @@ func readAcceptance(w http.ResponseWriter, r *http.Request) (a publish.Acceptanc
 	if err != nil {
 		return a, err
 	}
-	text := form.Get("digest")
-	if text == "" {
-		return a, errors.New(digestHelp)
-	}
-	if a.Digest, err = table.ParseDigest(text); err != nil {
-		return a, fmt.Errorf("digest: %w", err)
+	if text := form.Get("digest"); text != "" {
+		if a.Digest, err = table.ParseDigest(text); err != nil {
+			return a, fmt.Errorf("digest: %w", err)
+		}
 	}
 	if a.Digest.IsZero() {
-		return a, errors.New(digestHelp)
+		return a, errors.New("name the table that you accept, as digest=DIGEST: GET /guard/held shows the digest")
 	}
 	a.Namespaces = form["namespace"]
 	for _, text := range form["object"] {

@@ -28,7 +28,6 @@ type bodies struct {
 	held   atomic.Int64     // bytes of all bodies
 }
 
-// limitBodies wraps the handler of a listener.
 func limitBodies(listener string, endpoints []Endpoint, next http.Handler) http.Handler {
 	b := &bodies{next: next, limits: make(map[string]int64)}
 	for _, e := range endpoints {
@@ -109,7 +108,6 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// statusOf returns the status for a body that cannot be read.
 func statusOf(err error) int {
 	switch {
 	case errors.Is(err, errBodyTooLarge):

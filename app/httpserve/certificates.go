@@ -59,7 +59,6 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 	}, nil
 }
 
-// read reads the files.
 func (cfg *TLSConfig) read(ends CertificateEnds) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: cfg.MinVersion, NextProtos: []string{"h2", "http/1.1"}}
 	for i, cert := range cfg.CertFiles {

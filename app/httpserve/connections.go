@@ -180,7 +180,6 @@ func (c *Connections) Track(srv *http.Server) {
 	}
 }
 
-// changed records the state of a connection.
 func (c *Connections) changed(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive, http.StateIdle:
@@ -215,7 +214,6 @@ func (c *Connections) remove(conn net.Conn) {
 	c.open.Set(float64(len(c.conns)))
 }
 
-// mark records that a connection became busy or idle now.
 func (c *Connections) mark(conn net.Conn, busy bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -180,7 +180,6 @@ func (c *controller) step(now time.Time) {
 	c.report(now)
 }
 
-// readMode applies what an operator has written to the mode file.
 func (c *controller) readMode() {
 	if c.modes == nil {
 		return
@@ -214,7 +213,6 @@ func (c *controller) decide(now time.Time) {
 	}
 }
 
-// updateFallback starts or ends the fallback.
 func (c *controller) updateFallback(now time.Time) {
 	before := c.falling
 	if c.decision.Mode != rollout.Exec || c.cfg.Source == nil {
@@ -235,7 +233,6 @@ func (c *controller) updateFallback(now time.Time) {
 	}
 }
 
-// contact returns the state of the contact with the route servers.
 func (c *controller) contact() rollout.Contact {
 	p := c.remote
 	if p == nil {
@@ -356,7 +353,6 @@ func (c *controller) reconsider() {
 	}
 }
 
-// readProxy records the figures of the proxy.
 func (c *controller) readProxy(now time.Time, f *figures) {
 	before := c.proof.fallenBack(now)
 	if c.proof.read(now, f); c.proof.fallenBack(now) != before {

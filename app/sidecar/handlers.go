@@ -102,7 +102,6 @@ func (c *controller) held() (held httpserve.Held, ok bool) {
 	return held, ok
 }
 
-// serveMetrics writes the series of the sidecar, and of the poller while one is running.
 func (s *Sidecar) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	all := prometheus.Gatherers{s.registry}
 	if p := s.controller.selfNow.Load(); p != nil {
@@ -127,7 +126,7 @@ func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 func (s *Sidecar) afterReading(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.watch != nil {
-			s.watch.fresh(r.Context())
+			s.watch.fresh(r.Context(), r.Header.Get(api.HeaderIfNoneMatch) != "")
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -153,7 +152,6 @@ func (s *Sidecar) serveFresh(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, status, r)
 }
 
-// serveProblems lists the problems of objects while a table is computed.
 func (s *Sidecar) serveProblems(w http.ResponseWriter, _ *http.Request) {
 	problems := []api.Problem{}
 	if p := s.controller.selfNow.Load(); p != nil {

@@ -103,7 +103,6 @@ func (c *controller) unread(now time.Time) string {
 	return ""
 }
 
-// run compares until ctx ends.
 func (s *shadow) run(ctx context.Context) {
 	for {
 		select {
@@ -171,7 +170,6 @@ func (s *shadow) diff(ctx context.Context, p pair) error {
 	return nil
 }
 
-// evidence summarises the comparisons. The controller calls it.
 func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 	e := rollout.Evidence{
 		Comparisons: s.clean, CleanFor: s.observed.Clean, Differences: s.observed.Confirmed.Differences(),
@@ -188,7 +186,6 @@ func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 	return e
 }
 
-// shadowView returns the content of /shadow.
 func (c *controller) shadowView() *shadowdiff.Comparison {
 	now := c.shown.Load()
 	v := c.shadow.view.Load()

@@ -10,7 +10,6 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// origin returns where the served table comes from.
 func (c *controller) origin() origin {
 	if from := c.served.From(); from != "" {
 		return origin(from)
@@ -42,17 +41,14 @@ func (c *controller) switchTo(p *producer) {
 	}
 }
 
-// switched records that the producer is now served.
 func (c *controller) switched(p *producer, before origin) {
 	c.active = p
-	c.metrics.switches.WithLabelValues(string(p.origin)).Inc()
 	if t := c.served.Table(); before != p.origin {
 		c.log.Info(LogServing, "origin", string(p.origin), "before", string(before), "hash", t.Digest().String(),
 			"routes", t.Len(), "revision", t.Revision())
 	}
 }
 
-// acceptSwitchover accepts a switch that the guard holds.
 func (c *controller) acceptSwitchover(a publish.Acceptance) (t *table.Table, err error) {
 	err = publish.ErrNothingHeld
 	c.call(func() {

@@ -128,7 +128,6 @@ func (w *Writer) Request() {
 	}
 }
 
-// run writes until nothing is left to write.
 func (w *Writer) run() {
 	for {
 		w.mu.Lock()

@@ -73,7 +73,6 @@ func OwnerOf(id string) Owner {
 	return ownerOf(rest)
 }
 
-// ownerOf parses the part after kube_.
 func ownerOf(rest string) Owner {
 	if strings.HasPrefix(rest, "_") { // empty namespace: health checks, redirects and catch-alls
 		return Owner{Kind: KindGenerated}
@@ -162,7 +161,6 @@ func ObjectKey(id string, hosts iter.Seq[string]) (kind Kind, key string) {
 	return o.Kind, o.Namespace + "__" + o.Name
 }
 
-// routeGroupOwner parses the part after kube_rg__.
 func routeGroupOwner(s string) Owner {
 	if strings.HasPrefix(s, "_") || strings.HasPrefix(s, prefixInternal+"__") { // empty namespace: catch-alls
 		return Owner{Kind: KindGenerated}
@@ -173,7 +171,6 @@ func routeGroupOwner(s string) Owner {
 	return named(KindRouteGroup, s)
 }
 
-// named parses the namespace and the name at the beginning of s.
 func named(kind Kind, s string) Owner {
 	namespace, rest, _ := strings.Cut(s, "__")
 	name, _, ok := strings.Cut(rest, "__")

@@ -138,7 +138,6 @@ func (r *Reader) load(ctx context.Context, place string) (*Table, error) {
 	return r.loadManifests(ctx, place)
 }
 
-// loadFile reads a file of routes.
 func (r *Reader) loadFile(ctx context.Context, path string) (*Table, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -151,7 +150,6 @@ func (r *Reader) loadFile(ctx context.Context, path string) (*Table, error) {
 	return readRoutes(path, in, r.cfg.MaxBytes)
 }
 
-// loadManifests compiles a file or folder of manifests.
 func (r *Reader) loadManifests(ctx context.Context, path string) (*Table, error) {
 	compiled, err := r.cfg.Compile(ctx, path)
 	if err != nil {
