@@ -44,8 +44,7 @@ func (b *body) delta() (d *table.Delta, f *Error) {
 	return d, f
 }
 
-// read passes the decoded body to consume, whose error has the given reason unless the transfer is the cause. The digest shows
-// whether the body is whole.
+// read passes the decoded body to consume, whose error has the given reason unless the transfer is the cause.
 func (b *body) read(reason Reason, consume func(io.Reader) error) *Error {
 	if length := b.resp.ContentLength; length > b.limit {
 		return failf(ReasonTooLarge, "%d bytes announced, limit %d", length, b.limit)

@@ -86,8 +86,7 @@ type Config struct {
 	UpdateMode UpdateMode
 	// Interval is the time between two polls, with jitter of a tenth. Default DefaultInterval, at least 1 ms.
 	Interval time.Duration
-	// Timeout is the deadline of one exchange, from dialling to the last byte; a round takes at most three times as long. Default
-	// DefaultTimeout.
+	// Timeout is the deadline of one exchange; a round takes at most three times as long. Default DefaultTimeout.
 	Timeout time.Duration
 	// MaxBackoff is the longest time for which a failing server is not asked. Default 30 seconds, or Interval if that is longer.
 	MaxBackoff time.Duration

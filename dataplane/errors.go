@@ -102,8 +102,7 @@ func failf(reason Reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
-// logAgain is how long a message with the same cause is not logged again: a server can cause events several times a second,
-// indefinitely.
+// logAgain is how long a message is not logged again for the same cause: a server can cause events several times a second.
 const logAgain = 5 * time.Minute
 
 // dedupLogger logs recurring messages once in logAgain for each cause, and otherwise at debug level. It is safe for concurrent use.

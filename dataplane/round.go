@@ -142,8 +142,7 @@ func (c *Client) measured(parent context.Context, s *server, zone string, full b
 	return f
 }
 
-// exchange asks the server and handles its answer. If it fails or panics, nothing changes: an unexpected input must not remove
-// the table.
+// exchange asks the server and handles its answer. If it fails or panics, nothing changes.
 func (c *Client) exchange(ctx context.Context, s *server, zone string, full bool) (result string, f *Error) {
 	var a *answer
 	defer func() {

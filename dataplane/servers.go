@@ -13,8 +13,7 @@ import (
 	"github.com/routesrv/routesrv/api"
 )
 
-// olderPolls is how many consecutive polls of one server must show a lower revision before it is accepted: a restored cluster
-// shows it in every poll, an accident does not.
+// olderPolls is how many consecutive polls of one server must show a lower revision: a restored cluster shows it in every poll.
 const olderPolls = 2
 
 // returnAfter is how long after a failure a preferred server is tried again while another one is in use; jitter adds up to half,
@@ -152,8 +151,7 @@ func (c *Client) use(i int) {
 	c.log.Warn("route server in use changed", "from", from.name, "to", to.name)
 }
 
-// maxSkew is how far the clock of a server may be ahead of ours. A read time further in the future proves nothing: it could keep
-// a table fresh indefinitely.
+// maxSkew is how far the clock of a server may be ahead: a read time in the future would keep a table fresh indefinitely.
 const maxSkew = time.Minute
 
 // evidence returns when the source of an answer was read, as far as the answer proves it; zero if it proves nothing.

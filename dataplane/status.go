@@ -81,8 +81,7 @@ func (c *Client) update(change func(*loopState)) {
 	change(&c.loop)
 }
 
-// Recheck asks Run for an early poll. It never blocks. Several requests before the poll count as one, and polls are at least a
-// second apart.
+// Recheck asks Run for an early poll, at most one a second. It never blocks.
 func (c *Client) Recheck() {
 	select {
 	case c.recheck <- struct{}{}:
@@ -110,8 +109,7 @@ func (c *Client) inUse() *server {
 	return c.servers[max(i, 0)]
 }
 
-// namesOf returns the ETags of a table from a file, in the encodings that the client accepts: servers use only the digest and the
-// revision.
+// namesOf returns the ETags of a table from a file, of which servers use only the digest and the revision.
 func namesOf(t *table.Table) []string {
 	zstd, gzip := api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Zstd}, api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Gzip}
 	return []string{zstd.String(), gzip.String()}

@@ -24,8 +24,7 @@ import (
 const (
 	// silence is how long a stream may be silent. A heartbeat comes every 15 s.
 	silence = 45 * time.Second
-	// patience is how long there may be no event, even if other data arrives: it is the time limit for a full table that waits
-	// for its turn or arrives slowly.
+	// patience is how long there may be no event, even if other data arrives, such as while a full table arrives slowly.
 	patience = 3 * time.Minute
 	// leastBusy is the minimum time for which a server that has reached its limit of streams is not asked for one.
 	leastBusy = 2 * time.Second

@@ -162,8 +162,7 @@ func clientOf(r *http.Request) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// Limits for readers that stall. Such a reader holds a goroutine, a buffer, and the blocks of its table that newer tables do not
-// have.
+// Limits for readers that stall, with a goroutine, a buffer, and the blocks of their table.
 const (
 	// maxSilence is how long a reader may take for sendSize bytes of a body, or for one write on a stream.
 	maxSilence = 30 * time.Second
@@ -257,8 +256,7 @@ type bodyKey struct {
 	encoding encoding
 }
 
-// rotation returns the rotation of the next ETag: 0 if no body has broken off. A client that names a lower one, or no ETag at
-// all, may have half a body.
+// rotation returns the rotation of the next ETag. A client that names a lower one, or no ETag, may have half a body.
 func (b *brokenBodies) rotation(key bodyKey) uint32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

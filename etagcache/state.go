@@ -166,8 +166,7 @@ func (c *Cache) swap(next *serving) {
 	}
 }
 
-// version is a table with its derived tables and bodies. It is immutable, except for revisions and for what is built on first
-// demand.
+// version is a table with its derived tables and bodies, which are built on first demand.
 type version struct {
 	cache    *Cache
 	table    *table.Table

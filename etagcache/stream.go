@@ -22,8 +22,7 @@ const (
 	retrySpread = 4 * time.Second
 )
 
-// stream is a client that follows the table. It has no queue: it remembers the table that it sent last, and whenever it can
-// write, it sends the changes from there to the current table.
+// stream is a client that follows the table, without a queue: whenever it can write, it sends the changes since the last table.
 type stream struct {
 	cache *Cache
 	r     *http.Request
@@ -142,8 +141,7 @@ func (s *stream) step(st *serving) error {
 	return s.out.flush()
 }
 
-// update brings the client from its table, or from nil, to the table of x: it sends a delta if one exists, otherwise an event
-// that tells the client to fetch the table, whose encoded body all clients share.
+// update brings the client to the table of x, by a delta or by an event to fetch the table, whose body all clients share.
 func (s *stream) update(x *exchange, has *api.Tag) error {
 	var d *delta
 	if has != nil {
@@ -161,8 +159,7 @@ func (s *stream) update(x *exchange, has *api.Tag) error {
 	return err
 }
 
-// current sends an event with the table that the client now has and how fresh it is, unless only the time of the read has changed
-// since the last such event.
+// current sends an event with the table of the client and how fresh it is, unless only the time of the read has changed.
 func (s *stream) current(x *exchange) {
 	f := api.Current{Revision: s.has.Revision, Count: x.variant.table.Len(), SourceRead: x.state.sourceRead(), State: x.state.name()}
 	if x.kept {

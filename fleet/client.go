@@ -21,8 +21,7 @@ type client struct {
 	mentioned bool    // its last report had a suspect
 }
 
-// keyOf returns the key of a client in the Registry: its id, or, without one, its address and its user agent. Only the latter has
-// a space.
+// keyOf returns the key of a client: its id, or, without one, its address and its user agent. Only the latter has a space.
 func keyOf(id string, address netip.Addr, agent string) string {
 	if id != "" {
 		return id
@@ -68,8 +67,7 @@ func (c *client) pace() time.Duration {
 	}
 }
 
-// counts reports whether the client belongs to the fleet. An anonymous one-off request (e.g. curl) does not make it one, unless
-// it has an open stream.
+// counts reports whether the client belongs to the fleet. An anonymous one-off request makes none, unless it is a stream.
 func (c *client) counts() bool { return !c.once || c.streams > 0 }
 
 func (c *client) silent(now time.Time) bool { return now.Sub(c.LastHeard) > 3*c.pace() }
@@ -90,8 +88,7 @@ func (c *client) learn(now time.Time) {
 	}
 }
 
-// rejects reports whether the client has reported that it does not accept the table, and has not been seen with another one
-// since.
+// rejects reports whether the client has rejected the table, and has not been seen with another one since.
 func (c *client) rejects() bool {
 	return c.Reason != "" && (c.Holds == nil || !c.Holds.Since.After(c.Reported))
 }

@@ -28,8 +28,7 @@ type Identity struct {
 	Interval time.Duration
 }
 
-// String returns the form for the header: key=value, separated by semicolons. It replaces characters that are not allowed with
-// "_", and truncates what is too long.
+// String returns the form for the header, key=value, separated by semicolons. It replaces or cuts off what is not allowed.
 func (i Identity) String() string {
 	text := "kind=" + string(i.Kind)
 	add := func(key, value string, limit int) {
@@ -50,8 +49,7 @@ func (i Identity) String() string {
 	return text
 }
 
-// ParseIdentity parses the form of String. It returns false for any other text. It ignores unknown keys, so that newer clients
-// can send more.
+// ParseIdentity parses the form of String. It ignores unknown keys, so that newer clients can send more.
 func ParseIdentity(text string) (i Identity, ok bool) {
 	if len(text) == 0 || len(text) > maxIdentity {
 		return Identity{}, false

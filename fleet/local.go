@@ -90,8 +90,7 @@ func (r *Registry) Counts() Counts {
 	return n
 }
 
-// Share returns how many of the live clients that have named a table hold the version with the number or a later one, and how
-// many such clients there are.
+// Share returns how many of the live clients that have named a table hold the version or a later one, and how many there are.
 func (r *Registry) Share(order uint64) (holders, live int) {
 	now := r.now()
 	r.mu.Lock()

@@ -104,8 +104,7 @@ type merger struct {
 	relays    map[string]*Relay
 }
 
-// newest returns the view of the replica with the highest revision, nil without one. Relays follow a replica, so they are used
-// only if there is no other.
+// newest returns the view of the replica with the highest revision, of relays only if there is no other; nil without one.
 func newest(views []*View) (newest *View) {
 	for _, v := range views {
 		r := v.Replicas[0]

@@ -40,8 +40,7 @@ const (
 	// with DefaultMax. MaxInferredPerAddress limits clients that are distinguished only by their user agent.
 	MaxPerAddress         = 1000
 	MaxInferredPerAddress = 4
-	// fewPerAddress is how many clients from one address may use the last quarter of a Registry, so that invented ids from a few
-	// addresses do not block other clients.
+	// fewPerAddress is how many clients of one address may use the last quarter of a Registry, so that a few cannot fill it.
 	fewPerAddress = 8
 	maxAgent      = 64 // bytes of a user agent
 )
@@ -64,8 +63,7 @@ const (
 type Config struct {
 	Name  string // of this replica
 	Relay bool   // it fetches its table from another route server
-	// Order returns the number of the last version with a table, or 0 if it is not remembered. The numbers are those passed to
-	// Published. It must not call the Registry.
+	// Order returns the number, as passed to Published, of the last version with a table; 0 if it is unknown.
 	Order func(table.Digest) uint64
 	// CanaryOrder is Order for the tables of the canary; nil if there is none.
 	CanaryOrder func(table.Digest) uint64
@@ -116,8 +114,7 @@ type Sighting struct {
 	UserAgent string
 	Address   netip.Addr
 	Zone      string // the requested zone, for a client without an identity
-	// Holds is the table that the client names; if it names none, the last table that it was sent completely. Zero if both are
-	// unknown.
+	// Holds is the table that the client names, else the last one that it was sent completely. Zero if both are unknown.
 	Holds Name
 	// Ahead means that the replica cannot be sure that its table is as new as Holds.
 	Ahead  bool

@@ -88,8 +88,7 @@ func ReadForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	return r.Form, nil
 }
 
-// WordsOf returns the parameters by and why: who decided, and for what reason. The error names the one that is not a short text
-// in one line.
+// WordsOf returns the parameters by and why: who decided, and for what reason, as short texts in one line.
 func WordsOf(form url.Values) (by, why string, err error) {
 	by, why = strings.TrimSpace(form.Get("by")), form.Get("why")
 	if err := checkText("by", by, maxBy); err != nil {
@@ -98,8 +97,7 @@ func WordsOf(form url.Values) (by, why string, err error) {
 	return by, why, checkText("why", why, maxWhy)
 }
 
-// readAcceptance reads the parameters digest, by and why from the query or a form. The error names the parameter that is missing
-// or wrong.
+// readAcceptance reads the parameters of an acceptance. The error names the one that is missing or wrong.
 func readAcceptance(w http.ResponseWriter, r *http.Request) (a publish.Acceptance, err error) {
 	form, err := ReadForm(w, r)
 	if err != nil {

@@ -40,8 +40,7 @@ func limitBodies(listener string, endpoints []Endpoint, next http.Handler) http.
 	return b
 }
 
-// ServeHTTP implements [http.Handler]. It answers 400 to an unexpected body, 413 to a body that is too large, 408 to a body that
-// does not arrive in time, and 503 while bodies use too much memory.
+// ServeHTTP implements [http.Handler]. It refuses bodies that are unexpected, too large, or too slow.
 func (b *bodies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		b.next.ServeHTTP(w, r)

@@ -67,8 +67,7 @@ func (h *HeldPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Difference returns the comparison for the table held now, without notes, or nil if no table is held. It waits for its turn as
-// requests do. The error comes from ctx or from the comparison.
+// Difference returns the comparison for the table held now, without notes, or nil if no table is held.
 func (h *HeldPage) Difference(ctx context.Context) (*shadowdiff.Comparison, error) {
 	_, view, err := h.compare(ctx)
 	return view, err

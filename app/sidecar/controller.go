@@ -45,8 +45,7 @@ const (
 
 func origins() []origin { return []origin{fromNobody, fromLastKnownGood, fromSelf, fromRouteServer} }
 
-// controller decides which producers run and which one is served. Only its goroutine, run, changes its state; others pass
-// functions to call.
+// controller decides which producers run and which one is served. Only its goroutine, run, changes its state.
 type controller struct {
 	cfg          *Config // read only
 	log          *slog.Logger
@@ -326,8 +325,7 @@ func (c *controller) boot(now time.Time) {
 	}
 }
 
-// prove passes a newly proven table to the last-known-good file, which the client keeps. In mode False there is no client, and
-// the file stays as it is.
+// prove passes a newly proven table to the last-known-good file of the client; in mode False the file stays as it is.
 func (c *controller) prove() {
 	c.proof.tick(time.Now())
 	c.reconsider()
@@ -360,8 +358,7 @@ func (c *controller) readProxy(now time.Time, f *figures) {
 	}
 }
 
-// recheck asks for an early read, because the proxy names a table that is newer than the served one. It never blocks. It does not
-// speed up a fallback.
+// recheck asks for an early read, because the proxy names a newer table. It never blocks. It does not speed up a fallback.
 func (c *controller) recheck() {
 	if p := c.remoteNow.Load(); p != nil {
 		p.client.Recheck()

@@ -139,8 +139,7 @@ func (p *proof) follow() {
 	}
 }
 
-// unproven reports whether the last-known-good file must not have a table yet: any table is better than none, and a proven one
-// better than any.
+// unproven reports whether the last-known-good file must not have a table yet: a proven one is better, and any better than none.
 func (p *proof) unproven(d table.Digest) bool {
 	c, ok := p.proven()
 	return ok && d != c.Table.Digest()

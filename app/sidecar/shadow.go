@@ -19,8 +19,7 @@ const staleComparisons = 10
 // selfName names the computed table in reports.
 const selfName = "self-computed"
 
-// shadow compares the computed table with the fetched one. It has its own goroutine, because comparing large tables takes too
-// long for the controller.
+// shadow compares the computed table with the fetched one, which takes too long for the goroutine of the controller.
 type shadow struct {
 	c       *controller
 	metrics *shadowdiff.Metrics
@@ -204,8 +203,7 @@ func (c *controller) shadowView() *shadowdiff.Comparison {
 	return &shown
 }
 
-// owners finds the objects of routes where this data plane reads the cluster itself, in the modes False and Pre; otherwise it is
-// nil, and only ids are known.
+// owners finds the objects of routes in the modes False and Pre; otherwise it is nil, and only ids are known.
 func (c *controller) owners() shadowdiff.OwnerFunc {
 	p := c.selfNow.Load()
 	if p == nil {

@@ -28,8 +28,7 @@ func (c *controller) running(from origin) *producer {
 	return nil
 }
 
-// switchTo serves the producer from now on, if it is the target and nothing speaks against its offer. It is called for each read
-// that shows the offer.
+// switchTo serves the producer from now on, if it is the target and nothing speaks against its offer.
 func (c *controller) switchTo(p *producer) {
 	if p.origin != c.target || p.offer.Table == nil || c.running(p.origin) != p {
 		return

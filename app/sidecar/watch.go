@@ -94,8 +94,7 @@ func (w *watch) look(ctx context.Context) {
 	}
 }
 
-// fresh reads the metrics before a request for the table is answered, so that a proxy that was restarted gets the right one at
-// once. The sender of the request influences only the time of a reading.
+// fresh reads the metrics before a request for the table is answered. Its sender influences only the time of a reading.
 func (w *watch) fresh(ctx context.Context, named bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestWait)
 	defer cancel()

@@ -17,8 +17,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// restarts is how often to read the pages of a Skipper again because its table changed meanwhile. restartDelay is the
-// wait before each new attempt, multiplied by the attempt's number.
+// restarts is how often to read pages again because the table changed; restartDelay grows with the attempts.
 const (
 	restarts     = 5
 	restartDelay = 200 * time.Millisecond
