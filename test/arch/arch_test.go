@@ -66,7 +66,7 @@ var allowed = map[string][]string{
 	"app/httpserve":    {"internal/series", "api", "publish", "kube", "internal/durable", "shadowdiff", "table"},
 
 	"app/console": {
-		"api", "compile/rules", "explain", "fleet", "app/httpserve", "kube", "match/report", "poller", "shadowdiff",
+		"api", "compile/rules", "fleet", "app/httpserve", "kube", "poller", "shadowdiff",
 	},
 
 	"app/server": {
