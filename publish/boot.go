@@ -8,9 +8,6 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Log messages about state taken over from an earlier process or another replica.
-const ()
-
 // Boot serves the table of the last-known-good file, marked stale, if there is a usable one. limit is the maximum size of the
 // table in bytes. names returns the ETags that servers have for it, and may be nil. Call Boot before the first offer. It does
 // nothing if a table is already served. Boot also resumes the holds and kept objects of an earlier process, whether there is a usable table

@@ -25,9 +25,6 @@ const (
 	keptWait = 2 * time.Second
 )
 
-// Messages of the log.
-const ()
-
 // keptFile has the list of exceptions, with a checksum. It does not depend on the last-known-good file, so a damaged table does not
 // publish an accident. Without a path all methods do nothing. It is safe for concurrent use.
 type keptFile struct {

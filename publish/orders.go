@@ -27,9 +27,6 @@ const kindFreeze kube.Kind = "Freeze"
 // allNames is the name of the freeze of all objects, or of all objects of a namespace.
 const allNames = "all"
 
-// Messages of the log.
-const ()
-
 // Scope selects the objects of a command: one, a namespace's, or, as its zero value, all.
 type Scope kube.Ref
 
