@@ -31,7 +31,7 @@ func TestHelpHasEverythingInGroups(t *testing.T) {
 	at := 0
 	for _, g := range []string{
 		"Source", "Upstream", "Polling", "Selection", "Generated routes", "Conversion", "Annotations", "East-west", "Table processing", "Guard",
-		"Listeners and shutdown", "TLS and protection", "Shards", "Logging", "Traces", "State folder", "Events",
+		"Listeners and shutdown", "TLS and protection", "Shards", "Logging", "State folder", "Events",
 	} {
 		i := strings.Index(help[at:], "\n"+g+" (")
 		if i < 0 {

@@ -171,7 +171,7 @@ func TestRefusedFlagsSayWhatToDoInstead(t *testing.T) {
 
 // TestWarnings checks the exact text of each, for arguments after -kubernetes.
 func TestWarnings(t *testing.T) {
-	const noTraces = " has no effect on a route server: traces are OpenTelemetry and go to --otlp-endpoint"
+	const noTraces = " has no effect on a route server: it creates no traces; logs and metrics tell how long reads take"
 	for _, c := range []struct {
 		args []string
 		want []string

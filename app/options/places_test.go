@@ -153,7 +153,7 @@ enable-ratelimits: true
 	want := []string{
 		"f.yaml:15: -forward-backend-url: has no value: the key is ignored",
 		"f.yaml:16: -swarm-redis-password: has no effect on a route server: a route server is no member of the swarm; it only lists the addresses of services (-kubernetes-redis-service-name, -kubernetes-valkey-service-name)",
-		"f.yaml:17: -open-telemetry: has no effect on a route server: traces are OpenTelemetry and go to --otlp-endpoint",
+		"f.yaml:17: -open-telemetry: has no effect on a route server: it creates no traces; logs and metrics tell how long reads take",
 		"f.yaml:18: -enable-ratelimits: has no effect on a route server: set it on the proxies",
 	}
 	if diff := cmp.Diff(want, warnings); diff != "" {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/app/server"
-	"github.com/routesrv/routesrv/app/tracing"
 	"github.com/routesrv/routesrv/app/trial"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain/takeover"
@@ -37,7 +36,6 @@ type RouteServer struct {
 	// UpstreamTLS is for the requests to Server.Upstream and Peers.
 	UpstreamTLS TLSFiles
 	Log         Log
-	Tracing     tracing.Config // without an Endpoint there are no traces
 	// Peers are the URLs of the other replicas, http(s)://HOST:PORT, where each address of the host is one replica.
 	Peers []string
 	// Events turns on writing problems as Kubernetes Events. It is false without a Kubernetes API to write to.
@@ -100,7 +98,6 @@ func (f *Flags) routeServer(c *RouteServer) {
 	f.shards(&s.Redis, "redis")
 	f.shards(&s.Valkey, "valkey")
 	f.log(&c.Log)
-	f.tracing(&c.Tracing)
 	f.Group("State folder", "what survives a restart")
 	f.Add("--state-dir", Text("PATH", &s.StateDir, ""), "Folder of the last-known-good file, which a restarted process serves while its "+
 		"source is unreachable, and of history and control socket. Empty keeps nothing.")

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -201,9 +200,9 @@ func (p *proof) tick(now time.Time) {
 
 // saw records for reports which table the proxy has after an answer.
 func (p *proof) saw(seen etagcache.Seen) {
-	sent, name := seen.Sent, fleet.Name{Digest: seen.Digest, Revision: seen.Revision}
-	if sent.Whole && sent.Status == http.StatusOK { // it applies the table before it asks again and names it
-		name = fleet.Name{Digest: sent.Digest, Revision: sent.Revision}
+	name := fleet.Name{Digest: seen.Digest, Revision: seen.Revision}
+	if !seen.Sent.Digest.IsZero() { // it applies the table before it asks again and names it
+		name = fleet.Name{Digest: seen.Sent.Digest, Revision: seen.Sent.Revision}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

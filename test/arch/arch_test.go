@@ -71,9 +71,8 @@ var allowed = map[string][]string{
 
 	"app/server": {
 		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "catalogue", "internal/durable", "app/trial", "guard", "app/console", "app/httpserve", "api", "kube", "match", "match/report", "poller",
-		"source/manifests", "app/tracing", "rollout", "shadowdiff", "table",
+		"source/manifests", "rollout", "shadowdiff", "table",
 	},
-	"app/tracing": {"internal/series", "etagcache", "publish", "kube", "poller", "table"},
 	"app/events":  {"internal/series", "compile/rules", "kube", "poller"},
 	"app/webhook": {
 		"internal/series", "compile", "compile/rules", "explain", "explain/takeover", "app/httpserve", "guard", "kube", "match", "poller", "publish", "shadowdiff", "table",
@@ -83,7 +82,7 @@ var allowed = map[string][]string{
 		"shadowdiff", "table",
 	},
 	"app/options": {
-		"app/httpserve", "app/server", "app/sidecar", "app/tracing", "app/trial", "catalogue", "compile/rules", "dataplane", "eskip", "explain/takeover", "guard", "kube", "match", "poller",
+		"app/httpserve", "app/server", "app/sidecar", "app/trial", "catalogue", "compile/rules", "dataplane", "eskip", "explain/takeover", "guard", "kube", "match", "poller",
 		"rollout", "source/cluster",
 	},
 	"app/program": {"app/events", "app/httpserve", "app/options", "dataplane", "internal/durable", "poller", "shadowdiff", "source/cluster", "source/manifests"},
@@ -97,7 +96,7 @@ var allowed = map[string][]string{
 	// binaries
 	"cmd/dataplane-client": {"app/cli", "app/httpserve", "app/options", "app/program", "app/query", "app/sidecar"},
 	"cmd/kubectl-routesrv": {"app/cli", "app/forward", "app/options", "app/program"},
-	"cmd/routesrv":         {"compile/rules", "app/webhook", "app/cli", "app/options", "app/program", "app/query", "dataplane", "fleet", "app/httpserve", "app/server", "shadowdiff", "app/tracing", "table"},
+	"cmd/routesrv":         {"compile/rules", "app/webhook", "app/cli", "app/options", "app/program", "app/query", "dataplane", "fleet", "app/httpserve", "app/server", "shadowdiff", "table"},
 }
 
 // rows are the rows of the picture in ARCHITECTURE.md, from the bottom up. A package imports only packages of lower rows.
@@ -117,7 +116,7 @@ var rows = []struct {
 	{"producers", []string{
 		"source/cluster", "source/manifests", "source/tables", "poller", "dataplane",
 	}},
-	{"parts", []string{"app/httpserve", "app/events", "app/tracing", "app/trial", "match/report", "publish/history"}},
+	{"parts", []string{"app/httpserve", "app/events", "app/trial", "match/report", "publish/history"}},
 	{"pages", []string{"app/console"}},
 	{"assembly", []string{"app/webhook", "app/server", "app/sidecar"}},
 	{"flags", []string{"app/options"}},
@@ -228,7 +227,6 @@ var outside = map[string][]string{
 		"source/cluster/internal/decode",
 	},
 	"sigs.k8s.io/":                {"source/manifests"},
-	"go.opentelemetry.io/":        {"app/tracing"},
 	"google.golang.org/protobuf/": {"source/cluster/internal/decode"},
 	"go.yaml.in/":                 {"app/options"},
 	"github.com/klauspost/":       {"dataplane", "etagcache", "source/cluster", "publish/history", "table"},
@@ -372,7 +370,7 @@ func TestPlantedImportsAreFound(t *testing.T) {
 		{"app/events", "k8s.io/client-go/rest", false},
 		{"app/events", "k8s.io/apimachinery/pkg/watch", true},
 		{"publish", "k8s.io/api/core/v1", true},
-		{"cmd/routesrv", "go.opentelemetry.io/otel/trace", true},
+		{"cmd/routesrv", "github.com/klauspost/compress/zstd", true},
 		{"compile", "log/slog", true},
 		{"eskip", "net/http", false},
 		{"eskip", module + "table", true},
