@@ -1,11 +1,9 @@
 package dataplane
 
 import (
-	"errors"
 	"log/slog"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/api"
@@ -25,19 +23,10 @@ func (c *Client) decoder(seen tables, limit int64) *table.Decoder {
 	return d
 }
 
-// named reports whether the ETag of a 304 names the candidate; sole means that the request named no other table.
+// named reports whether the ETag of a 304 names the candidate; sole means that the request named no other table, so that an answer
+// without an ETag means this one.
 func named(c *publish.Candidate, e api.Entity, sole bool) bool {
-	switch {
-	case len(c.Names) == 0:
-		return false
-	case e.Text == "":
-		return sole // an answer without an ETag can only mean this one
-	case e.Known:
-		return e.Tag.Digest == c.Sent
-	default:
-		strong := func(s string) string { return strings.TrimPrefix(s, "W/") }
-		return slices.ContainsFunc(c.Names, func(s string) bool { return strong(s) == strong(e.Text) })
-	}
+	return len(c.Names) > 0 && (e.Known && e.Tag.Digest == c.Sent || e.Text == "" && sole)
 }
 
 // handle decides about an answer and applies the decision. Everything before the offer is verification.
@@ -100,9 +89,8 @@ func sourceReadOf(c *publish.Candidate) table.Read {
 
 // verify creates a candidate from an answer with a table or a delta. It does not parse a known text again.
 func (c *Client) verify(seen tables, a *answer) (next *publish.Candidate, f *Error) {
-	next = &publish.Candidate{Sent: a.digest, Origin: a.origin, Read: table.Read{At: a.sourceRead}, State: a.state}
-	if a.etag.Text != "" {
-		next.Names = []string{a.etag.Text}
+	next = &publish.Candidate{
+		Sent: a.digest, Names: []string{a.etag.Text}, Origin: a.origin, Read: table.Read{At: a.sourceRead}, State: a.state,
 	}
 	now, left := time.Now(), 0
 	if next.Read.At.IsZero() && seen.Served != nil {
@@ -151,18 +139,12 @@ func (c *Client) build(seen tables, a *answer, at time.Time) (*table.Table, *Err
 		return applyDelta(seen, a, at, c.limit())
 	}
 	t, err := a.decoder.Table(a.etag.Tag.Revision, at)
-	switch {
-	case errors.Is(err, table.ErrTooLarge):
-		return nil, failf(ReasonTooLarge, "%w", err)
-	case err != nil:
-		return nil, failf(ReasonParse, "%w", err)
-	}
-	return t, nil
+	return t, reasoned(ReasonParse, err)
 }
 
 // raise sets the candidate's revision to the one in a name of it, if that is higher: the table is that new.
 func raise(c *publish.Candidate, e api.Entity) {
-	if e.Known && e.Tag.Revision > c.Table.Revision() {
+	if e.Tag.Revision > c.Table.Revision() {
 		c.Table = c.Table.WithRevision(e.Tag.Revision)
 	}
 }

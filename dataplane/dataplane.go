@@ -23,41 +23,38 @@
 // # What it guarantees
 //
 // Atomic: every table that it has was sent by a server as a whole. Last known good: no failure of any server, and no restart,
-// removes the last applied table. Guarded: the rules of package guard hold back a table that looks like an accident. Monotonic:
-// it does not move to an older revision, unless the server insists (below).
+// removes the last applied table. Guarded: the guard holds a table that looks like an accident. Monotonic: it does not move to an
+// older revision, unless the server insists (below).
 //
 // # Verify, then commit
 //
 // The body of an answer is decoded with a limit on the result. It is a candidate only if
 //
 //   - the transfer ended as announced: the length is that of Content-Length, and the encoding is whole;
-//   - the SHA-256 of the decoded text is the digest in the ETag, which all route servers send, including the reference. Any other ETag
-//     proves nothing: then a Content-Length is required, and an answer with an X-Revision, which only our servers send, is refused;
+//   - the SHA-256 of the decoded text is the digest in the ETag, which all route servers send, including the reference;
 //   - it parses completely, as routes with distinct ids, and X-Count, if present, equals their number.
 //
 // For a delta, the digest is computed over the whole text that it leads to. After a delta that does not verify, the client
-// fetches the full table in the same round, and does not ask the server for deltas for ten minutes. A failure changes nothing,
-// not even the ETag of the next request.
+// fetches the full table in the same round, and asks that server for none for ten minutes. A failure changes nothing, not even
+// the ETag of the next request.
 //
-// A held table is kept beside the applied one, and requests name both, so it is downloaded once. The ETag of a 304 tells which of
-// the two the server means.
+// A held table is kept beside the applied one, and requests name both, so it is downloaded once.
 //
 // # Streams
 //
 // A stream is another transport for answers, not a second client: its deltas go through the same verification, guard and commit
-// as a body. The event "current", which comes at least every 15 seconds, corresponds to a 304. With UpdateMode [Auto] the client
-// polls once, and then opens a stream; if that fails twice, it polls for a while. Actions that many clients would take at the same
-// moment are spread over time.
+// as a body. The event "current" corresponds to a 304. With UpdateMode [Auto] the client polls once, and then opens a stream; if
+// that fails twice, it polls for a while. Actions that many clients would take at the same moment are spread over time.
 //
 // # Order and freshness
 //
-// Servers poll independently and may lag behind each other. The client does not accept a table with a lower revision than its
-// own, until the same server has sent one in two consecutive polls: then the cluster was restored from a backup. Tables without a
+// Servers poll independently and may lag behind each other. The client accepts a table with a lower revision than its own only
+// after the same server has sent one in two consecutive polls: then the cluster was restored from a backup. Tables without a
 // revision have no order and are accepted.
 //
 // The client knows the time of the source's read only from evidence: X-Source-Read, or "source_read" of a stream; for a server
-// that sends neither, the Date and Age of its answer (RFC 9111). An answer without evidence confirms the table but does not change
-// the time of the read, so that a cache cannot hide the loss of the source.
+// that sends neither, the Date and Age of its answer. An answer without evidence confirms the table but does not change the time
+// of the read, so that a cache cannot hide the loss of the source.
 //
 // # Caveats
 //
@@ -162,13 +159,14 @@ type Client struct {
 	dedup     *dedupLogger
 	publisher *publish.Publisher
 	http      *http.Client
+	zone      Zone
 	recheck   chan struct{}
 
 	// polling is held during a round, which owns the fields below.
-	polling    sync.Mutex
-	zoneSource zoneSource
-	current    int  // index of the server in use
-	failing    bool // no server answered in the last round
+	polling  sync.Mutex
+	zoneText string // of the file with the zone, or why it has none, as logged last
+	current  int    // index of the server in use
+	failing  bool   // no server answered in the last round
 
 	transport transport // owned by Run
 
@@ -198,7 +196,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("dataplane: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, log: log, publisher: g, servers: servers,
+		cfg: cfg, log: log, publisher: g, servers: servers, zone: Zone{cfg.Zone, cfg.ZoneFile},
 		recheck: make(chan struct{}, 1),
 		http: &http.Client{
 			Transport: cfg.Transport,
@@ -208,7 +206,6 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.dedup = &dedupLogger{log: c.log, last: make(map[message]time.Time)}
 	c.transport.pollFirst = true
-	c.zoneSource = zoneSource{zone: Zone{cfg.Zone, cfg.ZoneFile}, log: c.log} // already checked
 	return c, nil
 }
 
@@ -220,14 +217,10 @@ func (cfg *Config) check() error {
 		return err
 	}
 	switch {
-	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
+	case cfg.Interval != 0 && cfg.Interval < time.Millisecond:
 		return fmt.Errorf("interval %v: must be at least 1ms", cfg.Interval)
-	case cfg.Timeout < 0 || cfg.MaxBackoff < 0:
-		return errors.New("timeout and backoff must not be negative")
 	case !slices.Contains([]UpdateMode{"", Auto, Stream, Poll}, cfg.UpdateMode):
 		return fmt.Errorf("update mode %.50q: must be auto, stream or poll", cfg.UpdateMode)
-	case cfg.MaxBytes < 0 || cfg.Memory < 0:
-		return errors.New("MaxBytes and Memory must not be negative")
 	}
 	return nil
 }

@@ -61,13 +61,12 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen tables,
 	if w.named {
 		names = seen.names()
 	}
-	sent := time.Now()
 	resp, f := c.request(ctx, http.MethodGet, s.tableURL(zone), header, names, nil)
 	if f != nil {
 		return nil, f
 	}
 	defer resp.Body.Close()
-	a := s.answerOf(resp, sent, time.Now())
+	a := s.answerOf(resp, time.Now())
 	b := body{resp: resp, limit: c.limit(), received: c.cfg.Metrics.received}
 	switch {
 	case a.notModified && len(names) == 0:
@@ -183,7 +182,7 @@ func (c *Client) request(ctx context.Context, method string, u *url.URL, header 
 }
 
 // answerOf returns the headers of a response as an answer. It records what they reveal about the server.
-func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer {
+func (s *server) answerOf(resp *http.Response, received time.Time) *answer {
 	a := &answer{
 		notModified: resp.StatusCode == http.StatusNotModified,
 		etag:        api.ParseEntity(resp.Header.Get(api.HeaderETag)),
@@ -193,7 +192,7 @@ func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer
 	}
 	modified, err := http.ParseTime(resp.Header.Get("Last-Modified"))
 	a.modified = credible(modified, err, received)
-	a.sourceRead = s.evidence(resp, a.etag, sent, received)
+	a.sourceRead = s.evidence(resp, a.etag, received)
 	if a.notModified || resp.StatusCode == http.StatusOK {
 		s.otherKind = resp.Header.Get(api.HeaderRevision) == ""
 	}
@@ -202,12 +201,8 @@ func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer
 
 // readTable reads an answer with the status 200 into a, and checks that its body is complete and matches the ETag.
 func (c *Client) readTable(ctx context.Context, a *answer, b *body, seen tables) (f *Error) {
-	h := b.resp.Header
-	switch {
-	case !a.etag.Known && h.Get(api.HeaderRevision) != "":
-		return failf(ReasonTag, "ETag %.200q of a route server has no digest", h.Get(api.HeaderETag))
-	case !a.etag.Known && b.resp.ContentLength < 0:
-		return failf(ReasonLength, "neither a length nor a digest tells whether the body is whole")
+	if !a.etag.Known {
+		return failf(ReasonTag, "ETag %.200q has no digest", b.resp.Header.Get(api.HeaderETag))
 	}
 	a.decoder = c.decoder(seen, b.limit)
 	if a.digest, f = b.table(a.decoder); f != nil {
@@ -216,7 +211,7 @@ func (c *Client) readTable(ctx context.Context, a *answer, b *body, seen tables)
 	if err := ctx.Err(); err != nil {
 		return failf(ReasonTimeout, "%w", err) // a transport may ignore the deadline
 	}
-	if a.etag.Known && a.digest != a.etag.Tag.Digest {
+	if a.digest != a.etag.Tag.Digest {
 		return failf(ReasonDigest, "text has digest %s, ETag says %s", a.digest, a.etag.Text)
 	}
 	return nil

@@ -100,7 +100,7 @@ func (c *Client) step(ctx context.Context) (rested, due time.Time, failed bool) 
 		k.pollFirst = false
 		c.using(transportPoll)
 		c.polling.Lock()
-		err := c.poll(ctx, "")
+		err := c.poll(ctx, false)
 		c.polling.Unlock()
 		if err != nil {
 			return now, c.retryAt(), true

@@ -107,16 +107,8 @@ func (c *client) rejects() bool {
 
 // report stores a report, with times of our clock.
 func (c *client) report(r *Report, now time.Time) {
-	ago := func(s float64) time.Time { return now.Add(-seconds(s)) }
-	c.LastHeard, c.Reported, c.Applied, c.Reason, c.Pre = now, now, r.Applied, r.Rejected, r.Pre
-	c.Figures, c.FiguresError = r.Figures, r.FiguresError
-	if c.Figures != nil {
-		c.Figures.Time = ago(r.FiguresAgo)
-	}
-	c.Fetched, c.Proven = nil, nil
-	if !r.Fetched.IsZero() {
-		c.Fetched = &Table{Digest: r.Fetched.Digest, Since: ago(r.FetchedAgo)}
-	}
+	c.LastHeard, c.Reported, c.Reason, c.Pre = now, now, r.Rejected, r.Pre
+	c.Refused, c.MetricsError, c.Proven = r.Refused, r.MetricsError, nil
 	if !r.Proven.IsZero() {
 		c.Proven = &Table{Digest: r.Proven.Digest}
 	}

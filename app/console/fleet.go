@@ -105,16 +105,12 @@ func sortedGroups(groups []fleet.Group) []fleet.Group {
 
 type clientRow struct {
 	fleet.Client
-	State   stateView
-	Behind  string // how many tables and for how long
-	Refused uint64 // routes that its proxy refused since it fetched its table
+	State  stateView
+	Behind string // how many tables and for how long
 }
 
 func newClientRow(c fleet.Client) clientRow {
 	r := clientRow{Client: c, State: stateOf(c.State), Behind: behind(c)}
-	if c.Figures != nil {
-		r.Refused = c.Figures.RefusedNew
-	}
 	if r.Refused > 0 && c.State == fleet.Current {
 		r.State = stateView{"refuses routes", "▲", notice}
 	}

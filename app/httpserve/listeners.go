@@ -32,8 +32,8 @@ type ListenersConfig struct {
 	// StateDir is the folder with the control socket: see [ListenControl]. Without it, or without endpoints of [ControlListener],
 	// the program has no control socket.
 	StateDir string
-	// TLS and SupportTLS configure TLS for the main and the support listener; only one of them may be enabled.
-	TLS, SupportTLS TLSConfig
+	// TLS configures TLS for the main listener.
+	TLS TLSConfig
 	// MaxConnections is how many connections the main listener holds, reduced to the limit of [MainConnections].
 	MaxConnections int
 
@@ -59,11 +59,7 @@ type Listeners struct {
 // NewListeners reads the certificates, and creates the servers and their limits. It opens no socket.
 func NewListeners(cfg ListenersConfig) (*Listeners, error) {
 	cfg.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	secured := cfg.TLS
-	if cfg.SupportTLS.Enable {
-		secured = cfg.SupportTLS
-	}
-	secure, err := NewTLS(secured, cfg.Logger, cfg.Registry)
+	secure, err := NewTLS(cfg.TLS, cfg.Logger, cfg.Registry)
 	if err != nil {
 		return nil, err
 	}
@@ -94,11 +90,7 @@ func NewListeners(cfg ListenersConfig) (*Listeners, error) {
 	}
 	l.main = add(MainListener, MainConnections(cfg.MaxConnections), cfg.Main)
 	l.support = add(SupportListener, supportConnections, support)
-	if cfg.SupportTLS.Enable {
-		l.support.TLSConfig = secure
-	} else {
-		l.main.TLSConfig = secure
-	}
+	l.main.TLSConfig = secure
 	if slices.ContainsFunc(cfg.Endpoints, func(e Endpoint) bool { return e.Listener == ControlListener }) {
 		l.control = add(ControlListener, supportConnections, Control(cfg.Endpoints, support))
 		tracked := l.control.ConnContext

@@ -47,9 +47,8 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 		health, fresh,
 	}
 	open := append(httpserve.Probes(health.Handler), health, fresh)
-	forPrometheus := []httpserve.Endpoint{
-		{Path: "/metrics", Methods: get, Handler: http.HandlerFunc(s.serveMetrics), Does: "Prometheus text, see [metrics.md](metrics.md)"},
-	}
+	open = append(open, httpserve.Endpoint{Path: "/metrics", Methods: get, Handler: http.HandlerFunc(s.serveMetrics),
+		Does: "Prometheus text, see [metrics.md](metrics.md)"})
 	forOperators := []httpserve.Endpoint{
 		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
 			Does: "JSON: mode, reason of a refused mode, origin, table, both producers, cutover check, fallback"},
@@ -63,13 +62,10 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	if s.cfg.EnableProfile {
 		forOperators = append(forOperators, httpserve.Profiles()...)
 	}
-	operators := httpserve.Access{
-		SocketOnly: s.cfg.SupportLoopbackOnly, Certificate: s.cfg.SupportTLS.ClientCA != "", Command: "dataplane-client get",
+	for i := range forOperators {
+		forOperators[i].Handler = httpserve.InPod(s.cfg.SupportLoopbackOnly, "dataplane-client get", forOperators[i].Handler)
 	}
-	if operators.Certificate { // Prometheus has one, too
-		forPrometheus = limited(operators, forPrometheus)
-	}
-	support := slices.Concat(open, forPrometheus, limited(operators, forOperators))
+	support := append(open, forOperators...)
 	for i := range main {
 		main[i].Listener = httpserve.MainListener
 	}
@@ -77,14 +73,6 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 		support[i].Listener = httpserve.SupportListener
 	}
 	return slices.Concat(main, support, httpserve.AcceptEndpoints(s.controller.accept, acceptCommand, s.log))
-}
-
-// limited protects endpoints.
-func limited(a httpserve.Access, endpoints []httpserve.Endpoint) []httpserve.Endpoint {
-	for i := range endpoints {
-		endpoints[i].Handler = a.Wrap(endpoints[i].Handler)
-	}
-	return endpoints
 }
 
 // held returns a held table, in the same order of precedence as accept.

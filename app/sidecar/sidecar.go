@@ -118,12 +118,8 @@ type Config struct {
 	// mode 0600. Empty means no file.
 	RoutesFile string
 
-	// SupportTLS configures TLS for the support listener; by default it is plain HTTP. With a ClientCA, only clients with a
-	// certificate of it get /metrics and everything that SupportLoopbackOnly protects.
-	SupportTLS SupportTLS
 	// SupportLoopbackOnly limits the pages for operators (/status, /problems, /shadow, held tables, profiles) to the control socket
-	// in StateDir; with client certificates, either one is enough. Requests from the addresses of this machine are never answered
-	// over TCP without a certificate: see [httpserve.Access].
+	// in StateDir. Requests from the addresses of this machine are never answered over TCP: see [httpserve.InPod].
 	SupportLoopbackOnly bool
 	// EnableProfile serves /debug/pprof on the support listener.
 	EnableProfile bool
@@ -131,32 +127,6 @@ type Config struct {
 	Version  string               // shown by /status
 	Logger   *slog.Logger         // nil means no log
 	Registry *prometheus.Registry // receives all metrics; nil means a new one
-}
-
-// SupportTLS names the TLS files of the support listener, in PEM. They are reloaded when they change.
-type SupportTLS struct {
-	// Cert and Key are the certificate of the listener; without them it is plain HTTP.
-	Cert, Key string
-	// ClientCA has the authorities of clients. Empty means that client certificates are not requested.
-	ClientCA string
-}
-
-// config returns the TLS configuration. Probes have no certificate, so the handlers decide which requests need one.
-func (t SupportTLS) config() httpserve.TLSConfig {
-	if t == (SupportTLS{}) {
-		return httpserve.TLSConfig{}
-	}
-	cfg := httpserve.TLSConfig{
-		Enable: true, HandlersDecide: true,
-		Flags: httpserve.TLSFlags{Cert: "--support-tls cert", Key: "--support-tls key", CA: "--support-tls client-ca"},
-	}
-	if t.Cert != "" && t.Key != "" {
-		cfg.CertFiles, cfg.KeyFiles = []string{t.Cert}, []string{t.Key}
-	}
-	if t.ClientCA != "" {
-		cfg.RequireClientCert, cfg.CAFiles = true, []string{t.ClientCA}
-	}
-	return cfg
 }
 
 // Sidecar is the data-plane client. Create it with [New], then call Run once.
@@ -215,7 +185,7 @@ func New(cfg Config) (*Sidecar, error) {
 	s.endpoints = s.newEndpoints()
 	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen,
-		Endpoints: s.endpoints, SupportTLS: cfg.SupportTLS.config(), DrainStreams: s.cache.DrainStreams, MaxConnections: maxConnections,
+		Endpoints: s.endpoints, DrainStreams: s.cache.DrainStreams, MaxConnections: maxConnections,
 		StateDir: s.cfg.StateDir,
 		Drain:    s.cfg.Drain, ShutdownTimeout: s.cfg.ShutdownTimeout,
 		Draining: func() { s.log.Info("shutting down", "drain", s.cfg.Drain) },

@@ -183,7 +183,7 @@ func TestHostileNamesStayTexts(t *testing.T) {
 		w.problems = append(w.problems, problem(s, s, rules.Error, s))
 		w.view.Clients = append(w.view.Clients, fleet.Client{
 			ID: s, Kind: fleet.Kind(s), Pod: s, Node: s, Zone: s, Version: s, Mode: s, Address: s, Replica: s, Relay: s, State: fleet.Rejected, Reason: s,
-			Figures: &fleet.Figures{Refused: map[string]uint64{s: 1}},
+			MetricsError: s,
 		})
 		w.view.Zones = append(w.view.Zones, fleet.Group{Name: s, Counts: fleet.Counts{Rejected: 1}})
 		w.view.Versions = w.view.Zones
@@ -287,14 +287,13 @@ func TestTheFleetIsAskedOnceForManyPages(t *testing.T) {
 // TestProxyThatRefusesRoutesIsNotGreen: neither on the tile nor in the lists, although it holds the current table. The overview
 // shows the replicas side by side.
 func TestProxyThatRefusesRoutesIsNotGreen(t *testing.T) {
-	n := func(v uint64) *uint64 { return &v }
 	w := newWorld()
 	w.view = fleet.View{
 		Counts: fleet.Counts{Current: 2, Silent: 1}, Total: 3,
 		Clients: []fleet.Client{
-			{ID: "ingress/old", State: fleet.Current, Kind: fleet.Sidecar, Figures: &fleet.Figures{Routes: n(1000), RefusedNew: 4}},
-			{ID: "ingress/new", State: fleet.Current, Kind: fleet.Sidecar, Figures: &fleet.Figures{Routes: n(500)}},
-			{ID: "ingress/gone", State: fleet.Silent, Kind: fleet.Sidecar, Figures: &fleet.Figures{Routes: n(100000)}},
+			{ID: "ingress/old", State: fleet.Current, Kind: fleet.Sidecar, Refused: 4},
+			{ID: "ingress/new", State: fleet.Current, Kind: fleet.Sidecar},
+			{ID: "ingress/gone", State: fleet.Silent, Kind: fleet.Sidecar},
 		},
 		Replicas: []fleet.Replica{
 			{Name: "routesrv-0", Self: true, Clients: 3, Table: &fleet.Table{Revision: 41}}, {Name: "routesrv-1", Address: "10.0.0.7:9911", Table: &fleet.Table{Revision: 42}},
