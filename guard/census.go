@@ -20,10 +20,7 @@ const (
 	catchAlls                 // of hosts: one member
 	ingresses                 // as far as the ids of their routes distinguish them
 	routeGroups               // likewise
-	namespaces                // which have routes
 	aspects
-	// namespaceRoutes are the routes of one namespace, by id. They are compared, but not counted one by one.
-	namespaceRoutes
 )
 
 // String returns what the members are, for details.
@@ -36,12 +33,6 @@ func (k aspect) String() string {
 
 // member is the hash of one item.
 type member uint64
-
-// set is a set of members whose losses are counted: all of an aspect, or the routes of one namespace.
-type set struct {
-	aspect    aspect
-	namespace string // only for namespaceRoutes
-}
 
 // census counts the routes of each member, or by how much these counts change. It is updated from changes, because counting
 // 124,000 routes takes 80 ms.
@@ -77,9 +68,6 @@ func (c *census) add(d reader, r *table.Route, n int32) {
 	if k, known := objectKinds[owner.Kind]; known {
 		_, key := routeid.ObjectKey(r.ID, r.HostsOf())
 		c.count(k, d.hash(string(owner.Kind), key), n)
-	}
-	if owner.Namespace != "" {
-		c.count(namespaces, d.hash(owner.Namespace), n)
 	}
 }
 

@@ -19,11 +19,6 @@
 // not suspicious if at most 5 % of the older members are missing, so a table that grew tenfold by accident can be repaired at
 // once.
 //
-// With Config.Namespaces, the routes of a namespace are those that existed when the window began, so losing them in steps counts.
-// A route does not count if a new route answers its requests: it was renamed. Larger changes elsewhere are left to the shares,
-// but do not release a held namespace. Ids do not distinguish all namespaces: package routeid cuts a name at "--", and drops the
-// prefix "internal-" of a RouteGroup's.
-//
 // The memory of a Guard follows the changes: it counts the served table once, and keeps hashes of what was added or removed
 // within the window.
 //
@@ -75,7 +70,6 @@ const (
 	RoutesLost    Code = "routes_lost"     // more than MaxLoss of the served pairs of host and path are unanswered
 	HostsLost     Code = "hosts_lost"      // more than MaxLoss of the served hosts are missing
 	KindLost      Code = "kind_lost"       // more than MaxLoss of the Ingresses, or of the RouteGroups, are missing
-	NamespaceLost Code = "namespace_lost"  // all routes of a namespace are missing, and the others are unchanged
 	BackendsLost  Code = "backends_lost"   // more than MaxBackendLoss of the pairs with endpoints lost all of them
 	TooManyRoutes Code = "too_many_routes" // more than MaxRoutes, while the served table has not
 	TooLarge      Code = "too_large"       // more than MaxBytes, while the served table has not
@@ -83,7 +77,7 @@ const (
 
 // Codes returns every code, for metrics with a series for each.
 func Codes() []Code {
-	return []Code{Empty, OnlyGenerated, RoutesLost, HostsLost, KindLost, NamespaceLost, BackendsLost, TooManyRoutes, TooLarge}
+	return []Code{Empty, OnlyGenerated, RoutesLost, HostsLost, KindLost, BackendsLost, TooManyRoutes, TooLarge}
 }
 
 // Kind groups reasons that are the same accident: losses of requests, hosts and objects. Each kind has a separate time in a hold.
@@ -103,7 +97,7 @@ func (c Code) Endless() bool { return c == Empty || c == OnlyGenerated }
 
 // Loses reports whether the reason is that requests are no longer answered.
 func (c Code) Loses() bool {
-	return slices.Contains([]Code{Empty, OnlyGenerated, RoutesLost, NamespaceLost}, c.Kind())
+	return slices.Contains([]Code{Empty, OnlyGenerated, RoutesLost}, c.Kind())
 }
 
 // Config sets the limits.
@@ -120,8 +114,6 @@ type Config struct {
 	Hold time.Duration
 	// Manual is for the caller: time releases nothing, whatever Hold is.
 	Manual bool
-	// Namespaces holds a table that lost a whole namespace; see the package documentation.
-	Namespaces bool
 	// MaxRoutes and MaxBytes (of the canonical text) are ceilings. 0 means none.
 	MaxRoutes, MaxBytes int
 }
@@ -137,7 +129,7 @@ type Guard struct {
 	base    *table.Table // served at the last judgement
 	judged  time.Time    // time of that judgement
 	census  *census      // of base; nil if not counted yet
-	windows map[set]*window
+	windows map[aspect]*window
 }
 
 // New checks cfg and fills in its defaults. The error names the invalid field.
@@ -157,5 +149,5 @@ func New(cfg Config) (*Guard, error) {
 	case cfg.MaxBytes < 0:
 		return nil, fmt.Errorf("max bytes %d: must not be negative", cfg.MaxBytes)
 	}
-	return &Guard{cfg: cfg, reader: reader{maphash.MakeSeed()}, windows: make(map[set]*window)}, nil
+	return &Guard{cfg: cfg, reader: reader{maphash.MakeSeed()}, windows: make(map[aspect]*window)}, nil
 }

@@ -2,9 +2,6 @@ package guard
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -85,10 +82,7 @@ func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string)
 			return rule.code, detail
 		}
 	}
-	if lost := g.lostNamespaces(d); len(lost) > 0 {
-		return NamespaceLost, describeLost(lost)
-	}
-	if g.window(set{aspect: backends}).since(d.all(backends), 0).missing >= minBackends {
+	if g.window(backends).since(&d.changes[backends], 0).missing >= minBackends {
 		broken := func(c count) bool { return backendLimit < 1 && c.beyond(backendLimit) }
 		if detail := g.tooMuch(d, backends, broken, "lost all endpoints", backendLimit); detail != "" {
 			return BackendsLost, detail
@@ -101,7 +95,7 @@ func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string)
 func (g *Guard) affected(d *difference) int {
 	gone := 0
 	for _, k := range []aspect{ingresses, routeGroups} {
-		gone += g.window(set{aspect: k}).since(d.all(k), 0).missing
+		gone += g.window(k).since(&d.changes[k], 0).missing
 	}
 	return max(gone, len(d.losers))
 }
@@ -109,11 +103,11 @@ func (g *Guard) affected(d *difference) int {
 // tooMuch applies a rule to what is missing of the served members, of those served within the window, and of those that existed
 // when the window began. It returns a sentence about the first that breaks the rule, or an empty one.
 func (g *Guard) tooMuch(d *difference, k aspect, broken func(count) bool, verb string, limit float64) string {
-	c := d.all(k)
+	c := &d.changes[k]
 	if len(c.gone) == 0 {
 		return ""
 	}
-	w, size := g.window(set{aspect: k}), g.size(set{aspect: k})
+	w, size := g.window(k), g.size(k)
 	if w.returns(c, size) {
 		return ""
 	}
@@ -133,23 +127,19 @@ func (g *Guard) tooMuch(d *difference, k aspect, broken func(count) bool, verb s
 	return ""
 }
 
-// size returns how many members a set of the base has; 0 if the base is not counted yet.
-func (g *Guard) size(s set) int {
-	switch {
-	case g.census == nil:
+// size returns how many members the base has; 0 if it is not counted yet.
+func (g *Guard) size(k aspect) int {
+	if g.census == nil {
 		return 0
-	case s.aspect == namespaceRoutes:
-		return int(g.census[namespaces][g.reader.hash(s.namespace)])
-	default:
-		return len(g.census[s.aspect])
 	}
+	return len(g.census[k])
 }
 
-func (g *Guard) window(s set) *window {
-	w := g.windows[s]
+func (g *Guard) window(k aspect) *window {
+	w := g.windows[k]
 	if w == nil {
 		w = &window{gained: make(map[member]time.Time), lost: make(map[member]loss)}
-		g.windows[s] = w
+		g.windows[k] = w
 	}
 	return w
 }
@@ -165,8 +155,8 @@ func (g *Guard) follow(served *table.Table) {
 	}
 	d := g.difference(served)
 	g.base = served
-	for s, c := range d.changes {
-		g.window(s).apply(c, g.size(s), g.judged)
+	for k := range d.changes {
+		g.window(aspect(k)).apply(&d.changes[k], g.size(aspect(k)), g.judged)
 	}
 	if g.census != nil {
 		g.census.apply(&d.counts)
@@ -180,7 +170,7 @@ const minLostHosts = 3
 // without a loss worth a warning.
 func (g *Guard) Lost(served *table.Table) (lost, all int, since time.Time) {
 	g.follow(served)
-	for _, l := range g.window(set{aspect: hosts}).lost {
+	for _, l := range g.window(hosts).lost {
 		if l.young {
 			continue
 		}
@@ -191,66 +181,11 @@ func (g *Guard) Lost(served *table.Table) (lost, all int, since time.Time) {
 	if lost < minLostHosts {
 		return 0, 0, time.Time{}
 	}
-	return lost, g.size(set{aspect: hosts}) + lost, since
+	return lost, g.size(hosts) + lost, since
 }
 
 func past(ceiling, from, to int) bool {
 	return ceiling > 0 && to > ceiling && from <= ceiling
-}
-
-const (
-	// minNamespace is how many routes a namespace must have had for its loss to be suspicious: small ones come and go.
-	minNamespace = 20
-	// restTolerance is the share of their routes that all other namespaces together may lose at the same time.
-	restTolerance = 0.05
-	// shownNamespaces limits the names in a detail.
-	shownNamespaces = 3
-)
-
-// lostNamespaces returns the namespaces that a change removes, with how many routes they had; none if it changes the rest too
-// much.
-func (g *Guard) lostNamespaces(d *difference) map[string]int {
-	lost := make(map[string]int)
-	var rest count
-	for s, c := range d.changes {
-		if s.aspect != namespaceRoutes {
-			continue
-		}
-		size := g.size(s)
-		if len(c.gone) > 0 && size+len(c.come) <= len(c.gone)+len(c.left) {
-			if had := g.window(s).older(c, size).all; had >= minNamespace {
-				lost[s.namespace] = had
-				rest.all -= size
-				continue
-			}
-		}
-		rest.missing += len(c.gone)
-	}
-	if len(lost) == 0 {
-		return nil
-	}
-	for _, n := range g.census[namespaces] {
-		rest.all += int(n)
-	}
-	if rest.beyond(restTolerance) && g.held.Since.IsZero() {
-		return nil
-	}
-	return lost
-}
-
-func describeLost(sizes map[string]int) string {
-	names, routes := slices.Sorted(maps.Keys(sizes)), 0
-	for _, n := range sizes {
-		routes += n
-	}
-	if len(names) == 1 {
-		return fmt.Sprintf("all %d routes of namespace %s are missing", routes, names[0])
-	}
-	shown := strings.Join(names[:min(len(names), shownNamespaces)], ", ")
-	if more := len(names) - shownNamespaces; more > 0 {
-		shown += " and " + strconv.Itoa(more) + " more"
-	}
-	return fmt.Sprintf("all %d routes of %d namespaces are missing: %s", routes, len(names), shown)
 }
 
 // minBackends is how many requests must have lost their endpoints for a table to be suspicious. In a small cluster, or a test

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -20,12 +19,11 @@ type Loss struct {
 	// Grows means that the table is past a ceiling.
 	Grows bool
 
-	reader     reader
-	answered   func(q member) bool // by the other table; nil if there is none to compare with
-	requests   map[member]struct{} // lost, or without endpoints
-	namespaces map[string]int      // without routes; nil unless that is the reason
+	reader   reader
+	answered func(q member) bool // by the other table; nil if there is none to compare with
+	requests map[member]struct{} // lost, or without endpoints
 
-	missing, missingRoutes, drained int // see Missing
+	missing, drained int // see Missing
 }
 
 // Any reports whether the table loses any request of the served one, or leaves it without endpoints, suspicious or not.
@@ -33,11 +31,10 @@ func (l *Loss) Any() bool { return len(l.requests) > 0 }
 
 // Of reports whether a route of the served table answers a request that the other table loses, or that it leaves without
 // endpoints.
-func (l *Loss) Of(r *table.Route) bool {
+func (l *Loss) Of(r *table.Route) (found bool) {
 	if !answers(r) {
 		return false
 	}
-	_, found := l.namespaces[routeid.NamespaceOf(r.ID)]
 	l.reader.requests(r, func(q member) {
 		_, lost := l.requests[q]
 		found = found || lost
@@ -60,9 +57,6 @@ func (l *Loss) Unanswered(r *table.Route) (unanswered bool) {
 func (l *Loss) Missing(kinds []Code) (n int) {
 	if slices.ContainsFunc(kinds, Code.Loses) {
 		n = l.missing
-	}
-	if slices.Contains(kinds, NamespaceLost) {
-		n = max(n, l.missingRoutes)
 	}
 	if slices.Contains(kinds, BackendsLost) {
 		n += l.drained
@@ -105,23 +99,19 @@ func (g *Guard) Judge(served, other *table.Table, held Held, now time.Time) *Los
 	d := g.difference(other)
 	l.answered = func(q member) bool { return g.counted()[requests][q]+d.counts[requests][q] > 0 }
 	for _, k := range []aspect{requests, backends} {
-		for _, q := range d.all(k).gone {
+		for _, q := range d.changes[k].gone {
 			l.requests[q] = struct{}{}
 		}
 	}
-	if n := g.size(set{aspect: requests}); n > 0 {
+	if n := g.size(requests); n > 0 {
 		l.Share = float64(len(l.requests)) / float64(n)
-	}
-	if l.Reason == NamespaceLost {
-		l.namespaces = g.lostNamespaces(d)
 	}
 	if g.cfg.MaxLoss < 1 {
 		l.missing = d.missing
 	}
 	if g.cfg.MaxBackendLoss < 1 {
-		l.drained = len(d.all(backends).gone)
+		l.drained = len(d.changes[backends].gone)
 	}
-	l.missingRoutes = d.missingRoutes
 	return l
 }
 
