@@ -72,7 +72,7 @@ func (b *builder) predicates(e *entry) {
 		if p.Name != "TrafficSegment" {
 			e.weight++
 		}
-		c := condition{test: undecidedTest, chance: -1, why: "is a predicate that only the proxies know"}
+		c := condition{test: undecidedTest, why: "is a predicate that only the proxies know"}
 		if !slices.Contains(b.options.ExtraPredicates, p.Name) {
 			c = b.condition(p)
 		}
@@ -180,7 +180,7 @@ func (e *entry) headers(headers map[string][]string, of func(name string) eskip.
 			})
 		}
 		e.conditions = append(e.conditions, condition{
-			text: field(of(spellings[key][0])), why: "names one header in several spellings; a proxy keeps an arbitrary one", chance: -1,
+			text: field(of(spellings[key][0])), why: "names one header in several spellings; a proxy keeps an arbitrary one",
 			test: func(r *request) verdict {
 				first := verdictOf(alternatives[0](r.header[key]))
 				for _, other := range alternatives[1:] {

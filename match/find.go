@@ -16,7 +16,7 @@ func (t *Table) Find(in Request) Result {
 	}
 	s := search{r: r, key: hostKey(r.host)}
 	n := cmp.Or(t.options.Candidates, DefaultCandidates)
-	t.routes.visit(r.segments, s.key, n > 0, s.take)
+	t.routes.visit(r.segments, s.key, s.take)
 	s.close()
 	res := Result{Host: r.host, Path: r.path, Outcomes: outcomes(s.groups, r.segments)}
 	for i := range res.Outcomes {
@@ -174,7 +174,7 @@ func (s *search) candidate(l loser) Candidate {
 func (s *search) warnings(refused *index) []Warning {
 	var all []Warning
 	seen := map[*entry]bool{}
-	refused.visit(s.r.segments, s.key, false, func(rank string, e *entry) bool {
+	refused.visit(s.r.segments, s.key, func(rank string, e *entry) bool {
 		if !seen[e] && e.ask(s.r) != no {
 			seen[e] = true
 			all = append(all, Warning{*e.refusal, s.ahead(rank, e.weight), e.partly})
@@ -249,25 +249,9 @@ func places(entries []*entry, path []string) (found []place) {
 	return found
 }
 
-// fewEntries is how many routes of a place are shown whatever their host is.
-const fewEntries = 16
-
-// visit calls f with the entries of all places that match the path, in search order, until f returns false. It passes entries
-// that may accept the host and, if near is set, also entries for other hosts at a place with few entries.
-func (x *index) visit(path []string, host string, near bool, f func(rank string, e *entry) bool) {
-	var found []place
-	if near {
-		found = places(x.all, path)
-		count := map[string]int{}
-		for _, p := range found {
-			count[p.rank]++
-		}
-		found = slices.DeleteFunc(found, func(p place) bool {
-			return count[p.rank] > fewEntries && p.hosts != nil && !slices.Contains(p.hosts, host)
-		})
-	} else {
-		found = append(places(x.hosts[host], path), places(x.loose, path)...)
-	}
+// visit calls f with the entries that may accept the host, of all places that match the path, in search order, until f returns false.
+func (x *index) visit(path []string, host string, f func(rank string, e *entry) bool) {
+	found := append(places(x.hosts[host], path), places(x.loose, path)...)
 	slices.SortStableFunc(found, func(a, b place) int {
 		return cmp.Or(strings.Compare(a.rank, b.rank), cmp.Compare(b.weight, a.weight), strings.Compare(a.route.Id, b.route.Id))
 	})

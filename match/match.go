@@ -8,7 +8,7 @@
 // The answer equals Skipper v0.27.65: its order of places in the tree of paths and of weights at one place, its normalisation of
 // paths and hosts, its predicates with their quirks, and the routes that it refuses or drops. The package never guesses. Routes
 // of equal weight at one place, and predicates that are random, use the clock or need an unknown address, lead to several
-// outcomes instead of one. Each outcome has its conditions and, where it can be computed, its share of the requests.
+// outcomes instead of one, each with its conditions.
 //
 // A Table is immutable and safe for concurrent use. The package does no I/O, reads no clock and does not log.
 //
@@ -149,8 +149,6 @@ type Outcome struct {
 	Weight int
 	// Params are the values of the wildcards.
 	Params map[string]string
-	// Share is the share of such requests with this outcome, from 0 to 1; negative if unknown.
-	Share float64
 	// Open are the undecided predicates: all of them hold if the route wins.
 	Open []Undecided
 	// Ties are the ids of routes with the same weight at the same place that also match or may match. Which one wins is arbitrary
@@ -209,108 +207,75 @@ type group struct {
 }
 
 // outcomes returns the possible outcomes of groups for a path, in the order of the search. One random number per request decides
-// all its TrafficSegments together, so outcomes evaluates each interval of that number separately.
-func outcomes(groups []group, path []string) []Outcome {
-	var ranges []*[2]float64
+// all its TrafficSegments together, so each interval of that number is evaluated separately.
+func outcomes(groups []group, path []string) (all []Outcome) {
+	numbers := []float64{0} // the beginnings of the intervals
 	for _, g := range groups {
 		for _, h := range g.hits {
 			for _, c := range h.open {
 				if c.segment != nil {
-					ranges = append(ranges, c.segment)
+					numbers = append(numbers, c.segment[0], c.segment[1])
 				}
 			}
 		}
 	}
-	o := collector{known: true, shares: map[*entry]float64{}}
-	for _, part := range intervals(ranges) {
-		o.play(groups, part)
-	}
-	return o.list(groups, path)
-}
-
-// collector adds up the shares of routes; the nil entry stands for no route.
-type collector struct {
-	shares map[*entry]float64
-	known  bool // shares can be computed
-}
-
-func (o *collector) play(groups []group, part [2]float64) {
-	left := part[1] - part[0]
-	for _, g := range groups {
-		possible, certain := 0, false
-		for _, h := range g.hits {
-			p, state := h.in(part)
-			switch {
-			case state == no:
-				continue
-			case state == yes:
-				certain = true
-			case p < 0:
-				o.known = false
-			}
-			possible++
-			o.shares[h.e] += left * p
-			if state == maybe {
-				left *= 1 - p
-			}
+	possible := map[*entry]bool{} // nil stands for no route
+	for _, n := range numbers {
+		if n < 1 {
+			mark(possible, groups, n)
 		}
-		if possible > 1 {
-			o.known = false // which of them comes first is arbitrary
-		}
-		if certain {
-			return
-		}
-	}
-	o.shares[nil] += left
-}
-
-// in returns the probability that a hit holds if the random number of the request is in the part.
-func (h hit) in(part [2]float64) (p float64, state verdict) {
-	p, state = 1, yes
-	for _, c := range h.open {
-		switch {
-		case c.segment != nil:
-			if part[0] < c.segment[0] || part[0] >= c.segment[1] {
-				return 0, no
-			}
-		case c.chance < 0:
-			p, state = -1, maybe
-		case p >= 0:
-			p, state = p*c.chance, maybe
-		}
-	}
-	return p, state
-}
-
-func (o *collector) list(groups []group, path []string) []Outcome {
-	var all []Outcome
-	share := func(e *entry) float64 {
-		if o.known {
-			return o.shares[e]
-		}
-		return -1
 	}
 	for _, g := range groups {
 		for i, h := range g.hits {
-			if _, ok := o.shares[h.e]; !ok {
+			if !possible[h.e] {
 				continue
 			}
-			out := Outcome{Route: h.e.route, Weight: h.e.weight, Place: h.e.place(), Share: share(h.e), Open: undecided(h.open)}
+			out := Outcome{Route: h.e.route, Weight: h.e.weight, Place: h.e.place(), Open: undecided(h.open)}
 			if len(h.e.patterns) > 0 {
 				out.Params = h.e.patterns[0].params(path)
 			}
 			for j, other := range g.hits {
-				if _, ok := o.shares[other.e]; ok && i != j && !exclusive(h, other) {
+				if possible[other.e] && i != j && !exclusive(h, other) {
 					out.Ties = append(out.Ties, other.e.route.Id)
 				}
 			}
 			all = append(all, out)
 		}
 	}
-	if _, ok := o.shares[nil]; ok {
-		all = append(all, Outcome{Share: share(nil)})
+	if possible[nil] {
+		all = append(all, Outcome{})
 	}
 	return all
+}
+
+// mark marks the entries that may win if the request has a random number.
+func mark(possible map[*entry]bool, groups []group, number float64) {
+	for _, g := range groups {
+		certain := false
+		for _, h := range g.hits {
+			v := h.at(number)
+			possible[h.e] = possible[h.e] || v != no
+			certain = certain || v == yes
+		}
+		if certain {
+			return
+		}
+	}
+	possible[nil] = true
+}
+
+// at reports whether a hit holds if the request has a random number.
+func (h hit) at(number float64) verdict {
+	v := yes
+	for _, c := range h.open {
+		switch {
+		case c.segment == nil:
+			v = maybe
+		case number < c.segment[0] || number >= c.segment[1]:
+			return no
+		}
+	}
+	return v
 }
 
 // exclusive reports whether no random number makes both hits hold.

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/netip"
 	"net/textproto"
 	"net/url"
@@ -41,7 +40,6 @@ type condition struct {
 
 	test    func(*request) verdict
 	why     string      // why test may return maybe
-	chance  float64     // probability of a maybe; negative if unknown
 	segment *[2]float64 // for a TrafficSegment
 }
 
@@ -59,7 +57,7 @@ func (b *builder) condition(p *eskip.Predicate) condition {
 	case "False":
 		return plain(func(*request) bool { return false })
 	case "Shutdown":
-		return condition{test: undecidedTest, chance: -1, why: "holds only in a proxy that is shutting down"}
+		return condition{test: undecidedTest, why: "holds only in a proxy that is shutting down"}
 	case "HostAny":
 		hosts := texts(p)
 		return plain(func(r *request) bool { return slices.Contains(hosts, r.host) })
@@ -132,7 +130,7 @@ func (b *builder) expression(text string) *expression {
 
 func newTraffic(args []any) condition {
 	share, _ := catalogue.Number(args[0])
-	c := condition{chance: share, why: fmt.Sprintf("holds for a random %.4g %% of the requests", 100*share)}
+	c := condition{why: fmt.Sprintf("holds for a random %.4g %% of the requests", 100*share)}
 	c.test = func(r *request) verdict {
 		if len(args) == 3 && args[2] != "" {
 			if group, ok := r.cookie(args[1].(string)); ok {
@@ -161,7 +159,7 @@ func newTrafficSegment(args []any) condition {
 		v = yes
 	}
 	return condition{
-		test: func(*request) verdict { return v }, segment: &[2]float64{from, to}, chance: to - from,
+		test: func(*request) verdict { return v }, segment: &[2]float64{from, to},
 		why: fmt.Sprintf("holds for the requests whose random number is from %v to %v", from, to),
 	}
 }
@@ -177,7 +175,7 @@ func (b *builder) period(p *eskip.Predicate) condition {
 		}
 		return verdictOf(!r.time.Before(limit))
 	}
-	return condition{chance: -1, why: dependsOnClock, test: func(r *request) verdict {
+	return condition{why: dependsOnClock, test: func(r *request) verdict {
 		switch v := reached(r, limits[0]); p.Name {
 		case "Before":
 			return v.not()
@@ -199,7 +197,7 @@ func newCron(text string) condition {
 		}
 		return true
 	}
-	return condition{chance: -1, why: dependsOnClock, test: func(r *request) verdict {
+	return condition{why: dependsOnClock, test: func(r *request) verdict {
 		if r.time.IsZero() {
 			return maybe
 		}
@@ -212,21 +210,6 @@ func newCron(text string) condition {
 		}
 		return verdictOf(now)
 	}}
-}
-
-// intervals splits the range from 0 to 1 at the limits of all ranges.
-func intervals(ranges []*[2]float64) [][2]float64 {
-	cuts := []float64{0, 1}
-	for _, r := range ranges {
-		cuts = append(cuts, r[0], r[1])
-	}
-	slices.Sort(cuts)
-	cuts = slices.Compact(cuts)
-	all := make([][2]float64, 0, len(cuts)-1)
-	for i := range len(cuts) - 1 {
-		all = append(all, [2]float64{cuts[i], math.Min(cuts[i+1], 1)})
-	}
-	return all
 }
 
 // plain returns a condition that depends only on the request.
@@ -260,7 +243,7 @@ func newSource(p *eskip.Predicate) condition {
 		}
 		nets = append(nets, n.Masked())
 	}
-	return condition{why: "the address of the connection is not known", chance: -1, test: func(r *request) verdict {
+	return condition{why: "the address of the connection is not known", test: func(r *request) verdict {
 		addr, known := r.remote, r.remoteKnown
 		if p.Name != "ClientIP" {
 			addr, known = r.source(p.Name == "SourceFromLast")

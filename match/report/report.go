@@ -107,7 +107,7 @@ func (v *Report) WriteText(w io.Writer) error {
 			fmt.Fprintf(&b, "\nundecided: %d outcomes are possible\n", len(res.Outcomes))
 		}
 		for _, o := range res.Outcomes {
-			v.writeOutcome(&b, o, res.Decided())
+			v.writeOutcome(&b, o)
 		}
 		v.writeCandidates(&b, res.Candidates)
 	}
@@ -133,17 +133,12 @@ func (v *Report) method() string { return cmp.Or(v.Request.Method, "GET") }
 
 func (v *Report) owner(r *eskip.Route) string { return v.Owner.Of(r.Id).String() }
 
-func (v *Report) writeOutcome(b *bytes.Buffer, o match.Outcome, decided bool) {
-	share := ""
-	if !decided && o.Share >= 0 {
-		share = fmt.Sprintf(", for %.4g %% of such requests", 100*o.Share)
-	}
-	b.WriteByte('\n')
+func (v *Report) writeOutcome(b *bytes.Buffer, o match.Outcome) {
 	if o.Route == nil {
-		fmt.Fprintf(b, "no route: the proxy answers 404%s\n", share)
+		b.WriteString("\nno route: the proxy answers 404\n")
 		return
 	}
-	fmt.Fprintf(b, "route %s%s\n", o.Route.Id, share)
+	fmt.Fprintf(b, "\nroute %s\n", o.Route.Id)
 	line := func(name, text string) {
 		if text != "" {
 			fmt.Fprintf(b, "  %-10s  %s\n", name, text)
@@ -258,7 +253,6 @@ type jsonOutcome struct {
 	Place     string            `json:"place,omitempty"`
 	Weight    int               `json:"weight"`
 	Params    map[string]string `json:"params,omitempty"`
-	Share     *float64          `json:"share"` // null if unknown
 	Undecided []match.Undecided `json:"undecided,omitempty"`
 	Ties      []string          `json:"ties,omitempty"`
 	Notes     []string          `json:"notes,omitempty"`
@@ -289,14 +283,7 @@ func (v *Report) WriteJSON(w io.Writer) error {
 		Answer: res.Answer, Outcomes: []jsonOutcome{}, Candidates: []jsonCandidate{}, Warnings: []jsonWarning{},
 	}
 	for _, o := range res.Outcomes {
-		j := jsonOutcome{
-			Route: v.newJSONRoute(o.Route), Place: o.Place, Weight: o.Weight, Params: o.Params, Undecided: o.Open,
-			Ties: o.Ties, Notes: o.Notes,
-		}
-		if o.Share >= 0 {
-			j.Share = &o.Share
-		}
-		out.Outcomes = append(out.Outcomes, j)
+		out.Outcomes = append(out.Outcomes, jsonOutcome{v.newJSONRoute(o.Route), o.Place, o.Weight, o.Params, o.Open, o.Ties, o.Notes})
 	}
 	for _, c := range res.Candidates {
 		out.Candidates = append(out.Candidates, jsonCandidate{v.newJSONRoute(c.Route), c})
