@@ -13,7 +13,6 @@ type change struct {
 	left []member // no longer among them, but not lost either
 }
 
-// difference is what the rules about losses need to know about two tables.
 type difference struct {
 	before, after []*table.Block
 
@@ -30,8 +29,7 @@ type difference struct {
 	own bool
 }
 
-// difference compares the base with another table, or returns the previous comparison of the same two. Its cost is proportional
-// to the changed blocks, after the first change of the base.
+// difference compares the base with another table. Its cost is proportional to the changed blocks.
 func (g *Guard) difference(after *table.Table) *difference {
 	was, is := g.base.Routes().Blocks(), after.Routes().Blocks()
 	if g.memo == nil || !slices.Equal(g.memo.before, was) || !slices.Equal(g.memo.after, is) {
@@ -85,8 +83,7 @@ func (g *Guard) compare(before, after *table.Table) *difference {
 	return d
 }
 
-// sameAnswer reports whether two states of a route have the same place in a census, as after most changes: of endpoints and
-// filters.
+// sameAnswer reports whether a change matters to no census, as most do: of endpoints and filters.
 func sameAnswer(was, is *table.Route) bool {
 	if was.Hosts != is.Hosts || backendOf(was) != backendOf(is) {
 		return false
@@ -96,7 +93,6 @@ func sameAnswer(was, is *table.Route) bool {
 	return oldPath == newPath && oldExpr == newExpr
 }
 
-// had and has report whether a member has routes before and after the change.
 func (d *difference) had(k aspect, m member) bool { return d.served[k][m] > 0 }
 func (d *difference) has(k aspect, m member) bool { return d.served[k][m]+d.counts[k][m] > 0 }
 
@@ -130,7 +126,6 @@ func (d *difference) loses(changed, removed []*table.Route) (hurt map[member]boo
 	return hurt
 }
 
-// move records that a member is no longer, or newly, in the set.
 func (c *change) move(m member, was, is, lost bool) {
 	switch {
 	case !was && is:
@@ -142,8 +137,8 @@ func (c *change) move(m member, was, is, lost bool) {
 	}
 }
 
-// request records the change of one request and of its endpoints. A lost request does not count as one without endpoints, nor
-// does one with another backend.
+// request records the change of one request. A lost one does not count as one without endpoints, nor does one with another
+// backend.
 func (d *difference) request(q member) {
 	was, is := d.had(requests, q), d.has(requests, q)
 	d.changes[requests].move(q, was, is, true)

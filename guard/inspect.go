@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// minObjects is how many objects must have lost requests for a share below smallCluster to be suspicious: teams delete a few
-	// objects at a time.
+	// minObjects must have lost requests for a share below smallCluster to be suspicious: teams delete a few at a time.
 	minObjects = 20
 	// smallCluster is the share that is suspicious whatever the number of objects.
 	smallCluster = 0.5
@@ -27,8 +26,7 @@ func generated(t *table.Table) bool {
 	return true
 }
 
-// inspect returns the first reason why candidate is suspicious compared with the base, with a sentence about it; both are empty
-// if it is fine.
+// inspect returns the first reason why candidate is suspicious, with a sentence about it; both are empty if it is fine.
 func (g *Guard) inspect(candidate *table.Table) (reason Code, detail string) {
 	served := g.base
 	if served != nil && served.Equal(candidate) {
@@ -91,7 +89,6 @@ func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string)
 	return "", ""
 }
 
-// affected returns how many objects have lost requests: by this change, or all of their routes within the window.
 func (g *Guard) affected(d *difference) int {
 	gone := 0
 	for _, k := range []aspect{ingresses, routeGroups} {
@@ -100,8 +97,7 @@ func (g *Guard) affected(d *difference) int {
 	return max(gone, len(d.losers))
 }
 
-// tooMuch applies a rule to what is missing of the served members, of those served within the window, and of those that existed
-// when the window began. It returns a sentence about the first that breaks the rule, or an empty one.
+// tooMuch applies a rule to what is missing of the served members, of those served within the window, and of the older ones.
 func (g *Guard) tooMuch(d *difference, k aspect, broken func(count) bool, verb string, limit float64) string {
 	c := &d.changes[k]
 	if len(c.gone) == 0 {
@@ -166,8 +162,7 @@ func (g *Guard) follow(served *table.Table) {
 // minLostHosts is how many hosts count as a loss for [Guard.Lost]: teams delete one or two at a time.
 const minLostHosts = 3
 
-// Lost returns how many hosts were lost within the window in tables that passed, of how many, and since when. All are zero
-// without a loss worth a warning.
+// Lost returns how many hosts were lost within the window in tables that passed, of how many, and since when.
 func (g *Guard) Lost(served *table.Table) (lost, all int, since time.Time) {
 	g.follow(served)
 	for _, l := range g.window(hosts).lost {
@@ -188,8 +183,7 @@ func past(ceiling, from, to int) bool {
 	return ceiling > 0 && to > ceiling && from <= ceiling
 }
 
-// minBackends is how many requests must have lost their endpoints for a table to be suspicious. In a small cluster, or a test
-// environment that is scaled to zero at night, half of them belong to a few services.
+// minBackends must have lost their endpoints: test environments scale half of theirs to zero at night.
 const minBackends = 20
 
 // backend is where a route finally sends a request, as far as its text shows.
@@ -201,8 +195,7 @@ const (
 	endpointsBackend                // one or more addresses
 )
 
-// backendOf determines the kind of backend from the end of the route's text, without parsing the text, because a table has more
-// than 100,000 routes.
+// backendOf reads the end of the text and does not parse it, because a table has more than 100,000 routes.
 func backendOf(r *table.Route) backend {
 	const space = " \t\r\n"
 	text := strings.TrimRight(strings.TrimSuffix(r.Text, ";"), space)

@@ -61,7 +61,6 @@ type loser struct {
 	open    []*condition
 }
 
-// take is called for each entry in the order of the search. It continues after the winner, to find the next best.
 func (s *search) take(rank string, e *entry) bool {
 	if hits := s.last.hits; len(hits) > 0 && (hits[0].e.weight != e.weight || hits[0].rank != rank) {
 		s.close()
@@ -134,8 +133,8 @@ func (s *search) candidates(sameHost []*entry, n int) []Candidate {
 	return all
 }
 
-// distance measures how far a route is from a match: the number of predicates that do not hold. A wrong path counts more than one
-// predicate, and a wrong host more than two: users seldom look for routes of other hosts.
+// distance measures how far a route is from a match: a wrong path counts more than one predicate, and a wrong host more than
+// two.
 func (l loser) distance() int {
 	d := 2 * len(l.failed)
 	if l.offPath {
@@ -170,7 +169,6 @@ func (s *search) candidate(l loser) Candidate {
 	return c
 }
 
-// warnings finds routes that would match if the proxy had not refused them.
 func (s *search) warnings(refused *index) []Warning {
 	var all []Warning
 	seen := map[*entry]bool{}
@@ -184,7 +182,6 @@ func (s *search) warnings(refused *index) []Warning {
 	return all
 }
 
-// ahead reports whether a place and weight come before all hits.
 func (s *search) ahead(rank string, weight int) bool {
 	if len(s.groups) == 0 {
 		return true
@@ -225,8 +222,7 @@ func (x *index) add(e *entry) {
 	}
 }
 
-// place is an entry at a place that matches the path of a request. Each place has a rank: more specific places have ranks that
-// sort first.
+// place is an entry at a place that matches the path of a request. More specific places have ranks that sort first.
 type place struct {
 	rank string
 	*entry
@@ -249,7 +245,7 @@ func places(entries []*entry, path []string) (found []place) {
 	return found
 }
 
-// visit calls f with the entries that may accept the host, of all places that match the path, in search order, until f returns false.
+// visit calls f with the entries that may accept the host and the path, in search order, until f returns false.
 func (x *index) visit(path []string, host string, f func(rank string, e *entry) bool) {
 	found := append(places(x.hosts[host], path), places(x.loose, path)...)
 	slices.SortStableFunc(found, func(a, b place) int {

@@ -1,23 +1,16 @@
-// Package match finds the route that a request reaches, as Skipper does.
+// Package match finds the route that a request reaches, as Skipper v0.27.65 does: its order of places in the tree of paths and
+// of weights at one place, its normalisation of paths and hosts, its predicates with their quirks, and the routes that it
+// refuses or drops. [New] builds a [Table] from the routes that a proxy loads. [Table.Find] evaluates one [Request] and returns
+// which route wins, which come next and why they lost, and which would have matched if the proxy had not refused them.
 //
-// [New] builds a [Table] from the routes that a proxy loads. [Table.Find] evaluates one [Request] and returns which route wins,
-// which come next and why they lost, and which routes would have matched if the proxy had not refused them.
-//
-// # Guarantees
-//
-// The answer equals Skipper v0.27.65: its order of places in the tree of paths and of weights at one place, its normalisation of
-// paths and hosts, its predicates with their quirks, and the routes that it refuses or drops. The package never guesses. Routes
-// of equal weight at one place, and predicates that are random, use the clock or need an unknown address, lead to several
-// outcomes instead of one, each with its conditions.
-//
-// A Table is immutable and safe for concurrent use. The package does no I/O, reads no clock and does not log.
-//
-// # What it does not do
+// The package never guesses: routes of equal weight at one place, and predicates that are random, use the clock or need an
+// unknown address, lead to several outcomes instead of one, each with its conditions.
 //
 // Only the first lookup is evaluated: filters do not run, so a <loopback> is not followed. The request must contain the headers
-// that a proxy adds itself (-forwarded-headers), and the table the routes that it adds or edits itself (-default-filters,
-// -edit-route, -clone-route). Whether a filter exists may depend on flags, and whether its constructor accepts the arguments may
-// depend on files and networks; such routes count as valid, and [Outcome.Notes] names the dependency.
+// that a proxy adds itself, and the table the routes that it adds or edits itself. Filters whose constructors depend on flags,
+// files or networks count as valid, and [Outcome.Notes] names the dependency.
+//
+// A Table is immutable and safe for concurrent use. The package does no I/O, reads no clock and does not log.
 //
 // Other modules should not import it: it may change with every release.
 package match
@@ -32,7 +25,7 @@ import (
 )
 
 // Options are the settings of the proxies that affect matching. The zero value is a Skipper without flags, except for
-// ValidateQuery, which is on by default in Skipper.
+// ValidateQuery.
 type Options struct {
 	IgnoreTrailingSlash bool   // -ignore-trailing-slash
 	NormalizeHost       bool   // -normalize-host, which -kubernetes implies
@@ -40,12 +33,11 @@ type Options struct {
 	ValidateQuery       bool   // -validate-query
 	ForwardBackendURL   string // -forward-backend-url
 
-	// DisabledFilters are the names of -disabled-filters. ExtraFilters and ExtraPredicates are additional names that a custom
-	// build of Skipper knows: such filters are valid, such predicates are undecided.
+	// DisabledFilters are the names of -disabled-filters. The others are names that a custom build of Skipper knows: such
+	// filters are valid, such predicates are undecided.
 	DisabledFilters, ExtraFilters, ExtraPredicates []string
 
-	// Zone finds the time zones of Before, After and Between, like time.LoadLocation, which reads files. If it is nil, these
-	// predicates are undecided for all zones except UTC.
+	// Zone finds time zones like time.LoadLocation, which reads files. If it is nil, zones other than UTC are undecided.
 	Zone func(name string) (*time.Location, error)
 
 	// Candidates is the number of next best routes in a result, default DefaultCandidates; negative means none.
@@ -80,8 +72,8 @@ type Table struct {
 	facts     func() *facts
 }
 
-// New builds a table from the routes of one document, as the parser returns them. It keeps the routes, which must not change
-// afterwards, and returns those that a proxy does not use, in their order.
+// New builds a table from the routes of one document. It keeps them, so they must not change, and returns those that a proxy
+// does not use.
 func New(routes []*eskip.Route, o Options) (*Table, []Refusal) {
 	b := newBuilder(o)
 	t := &Table{options: o, catalogue: b.catalogue, routes: newIndex(), refused: newIndex()}
@@ -116,12 +108,10 @@ type Result struct {
 	// Host and Path are what predicates see: normalised according to the options, the path decoded and clean.
 	Host, Path string
 
-	// Outcomes are the possible outcomes, in the order of the search. A single one is the answer; otherwise the request is
-	// undecided.
+	// Outcomes are the possible outcomes, in the order of the search. Several mean that the request is undecided.
 	Outcomes []Outcome
 
-	// Candidates are the next best routes: first matching routes of lower rank, then the routes with the fewest predicates that do
-	// not hold.
+	// Candidates are the next best routes: those that match and have a lower rank, then those that fail the fewest predicates.
 	Candidates []Candidate
 
 	// Warnings are routes that match, but that the proxy refused or dropped, the most specific first.
@@ -143,7 +133,7 @@ func (r *Result) Winner() *eskip.Route {
 type Outcome struct {
 	// Route is nil if no route matches.
 	Route *eskip.Route
-	// Place is the path predicate that determines the route's place; empty for the root stage.
+	// Place is the path predicate that determines the route's place, if it has one.
 	Place string
 	// Weight orders routes at one place.
 	Weight int
@@ -151,8 +141,8 @@ type Outcome struct {
 	Params map[string]string
 	// Open are the undecided predicates: all of them hold if the route wins.
 	Open []Undecided
-	// Ties are the ids of routes with the same weight at the same place that also match or may match. Which one wins is arbitrary
-	// and can change with every table that a proxy applies.
+	// Ties are the ids of routes with the same weight at the same place that also match or may match: which one wins is
+	// arbitrary.
 	Ties []string
 	// Notes name the conditions under which a proxy has the route.
 	Notes []string
@@ -206,8 +196,8 @@ type group struct {
 	ended bool // one of them certainly holds
 }
 
-// outcomes returns the possible outcomes of groups for a path, in the order of the search. One random number per request decides
-// all its TrafficSegments together, so each interval of that number is evaluated separately.
+// outcomes returns the possible outcomes of groups for a path. One random number per request decides all its TrafficSegments
+// together, so each interval of that number is evaluated separately.
 func outcomes(groups []group, path []string) (all []Outcome) {
 	numbers := []float64{0} // the beginnings of the intervals
 	for _, g := range groups {
@@ -248,7 +238,6 @@ func outcomes(groups []group, path []string) (all []Outcome) {
 	return all
 }
 
-// mark marks the entries that may win if the request has a random number.
 func mark(possible map[*entry]bool, groups []group, number float64) {
 	for _, g := range groups {
 		certain := false
@@ -264,7 +253,6 @@ func mark(possible map[*entry]bool, groups []group, number float64) {
 	possible[nil] = true
 }
 
-// at reports whether a hit holds if the request has a random number.
 func (h hit) at(number float64) verdict {
 	v := yes
 	for _, c := range h.open {
@@ -278,7 +266,6 @@ func (h hit) at(number float64) verdict {
 	return v
 }
 
-// exclusive reports whether no random number makes both hits hold.
 func exclusive(a, b hit) bool {
 	low, high := 0.0, 1.0
 	for _, c := range slices.Concat(a.open, b.open) {

@@ -43,13 +43,12 @@ type condition struct {
 	segment *[2]float64 // for a TrafficSegment
 }
 
-// field returns the text of a predicate that has its own field in a route, from a route with only this field.
+// field returns the text of a predicate that has its own field, from a route with only this field.
 func field(r eskip.Route) func() string {
 	r.BackendType = eskip.ShuntBackend
 	return func() string { return strings.TrimSuffix(r.String(), " -> <shunt>") }
 }
 
-// condition returns the condition of a valid predicate that is not built into the matcher.
 func (b *builder) condition(p *eskip.Predicate) condition {
 	switch p.Name {
 	case "True":
@@ -110,7 +109,7 @@ func (b *builder) condition(p *eskip.Predicate) condition {
 	panic("match: no condition for the predicate " + p.Name + " of the catalogue")
 }
 
-// texts returns the arguments of a predicate that has only strings; nil if it has others.
+// texts returns the arguments of a predicate; nil if not all are strings.
 func texts(p *eskip.Predicate) []string {
 	all := make([]string, len(p.Args))
 	for i, a := range p.Args {
@@ -166,7 +165,6 @@ func newTrafficSegment(args []any) condition {
 
 const dependsOnClock = "depends on the clock and time zone of the proxy"
 
-// period returns the condition of Before, After or Between.
 func (b *builder) period(p *eskip.Predicate) condition {
 	limits, known, _ := b.catalogue.Period(p)
 	reached := func(r *request, limit time.Time) verdict {
@@ -212,7 +210,6 @@ func newCron(text string) condition {
 	}}
 }
 
-// plain returns a condition that depends only on the request.
 func plain(holds func(*request) bool) condition {
 	return condition{test: func(r *request) verdict { return verdictOf(holds(r)) }}
 }
@@ -265,7 +262,7 @@ func newHeaderSHA256(args []string) condition {
 	})
 }
 
-// forwarded returns the last element with the key in the first Forwarded header, and whether there is such a header.
+// forwarded returns the last element with the key in the first Forwarded header.
 func (r *request) forwarded(key string) (val string, ok bool) {
 	line, ok := r.first("Forwarded")
 	for element := range strings.SplitSeq(line, ",") {
@@ -288,7 +285,7 @@ func newBaggage(args []string) condition {
 	})
 }
 
-// baggage parses the members of the W3C header, except malformed ones. The last one with a key counts.
+// baggage parses the valid members of the W3C header. The last one with a key counts.
 func (r *request) baggage() map[string]string {
 	members := map[string]string{}
 	for _, line := range r.header["Baggage"] {
@@ -305,7 +302,6 @@ func (r *request) baggage() map[string]string {
 	return members
 }
 
-// areProperties reports whether a text is a list of keys, with or without values.
 func areProperties(text string) bool {
 	for property := range strings.SplitSeq(text, ";") {
 		key, val, _ := strings.Cut(property, "=")
@@ -322,12 +318,10 @@ func isToken(s string) bool {
 	})
 }
 
-// isBaggage reports whether a text has only characters that values may have, so no quotes and no spaces.
 func isBaggage(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`",;\`, c) })
 }
 
-// jwt returns the condition for pairs of a claim and a text or an expression. All pairs must match, or any, depending on all.
 func (b *builder) jwt(pairs []string, all, regexps bool) condition {
 	tests := make([]func(string) bool, len(pairs)/2)
 	for i := range tests {
@@ -352,7 +346,7 @@ func (b *builder) jwt(pairs []string, all, regexps bool) condition {
 	})
 }
 
-// payload returns the claims of the bearer token, or nil if they cannot be read. It verifies nothing.
+// payload returns the claims of the bearer token, which it does not verify; nil if they cannot be read.
 func (r *request) payload() map[string]any {
 	if r.jwtRead {
 		return r.claims

@@ -80,8 +80,7 @@ type Part struct {
 	// Old and New are the texts in A and B; empty if the part does not exist there.
 	Old string `json:"old,omitempty"`
 	New string `json:"new,omitempty"`
-	// OldPosition and NewPosition are the positions of a filter, from 1. They are 0 for all other parts, and where the part does
-	// not exist.
+	// OldPosition and NewPosition are the positions of a filter, from 1; 0 for other parts, or where it does not exist.
 	OldPosition int `json:"old_position,omitempty"`
 	NewPosition int `json:"new_position,omitempty"`
 }
@@ -97,7 +96,6 @@ func parts(a, b *eskip.Route) []Part {
 // call is a predicate or filter, or an endpoint with its address as the name.
 type call struct{ name, text string }
 
-// predicateTexts returns the predicates in canonical order, without those that are not printed because they match everything.
 func predicateTexts(r *eskip.Route) []call {
 	all := calls(r.Predicates, func(p *eskip.Predicate) call { return call{p.Name, p.String()} })
 	return slices.DeleteFunc(all, func(c call) bool { return c.name == "Any" || c.name == "*" })
@@ -145,8 +143,7 @@ func backendParts(a, b *eskip.Route) []Part {
 	return between(element, backendText(a), backendText(b))
 }
 
-// Expression returns the parts of a route as written in eskip, without arrows between predicates and backend; the backend
-// includes all its endpoints.
+// Expression returns the parts of a route as written in eskip, without the arrows next to the backend.
 func Expression(r *eskip.Route) (predicates, filters, backend string) {
 	c := *r
 	c.Filters = nil

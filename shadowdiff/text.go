@@ -20,8 +20,8 @@ const (
 	labelWidth  = 16
 )
 
-// WriteText writes a view for people: the notes, the sides, the differences by owner, and one line of summary. It escapes characters that could affect a terminal: the texts come from
-// anyone who may write objects.
+// WriteText writes a view for people: notes, sides, differences by owner, and one line of summary. It escapes characters that
+// could affect a terminal.
 func WriteText(w io.Writer, v *Comparison) error {
 	t := textWriter{bufio.NewWriter(w)}
 	for _, n := range v.Notes {
@@ -103,8 +103,8 @@ func (t *textWriter) part(p Part) {
 	}
 }
 
-// Printable escapes invisible characters: control characters, which could affect a terminal, format characters, which can change
-// the order of the text, and bytes that are not UTF-8.
+// Printable escapes control characters, format characters, which can change the order of the text, and bytes that are not
+// UTF-8.
 func Printable(s string) string {
 	if !strings.ContainsFunc(s, hidden) {
 		return s
@@ -140,8 +140,7 @@ func PrintableLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// PrintableJSON escapes in JSON what [Printable] escapes in text. Such characters can occur only in strings, so the meaning is
-// the same.
+// PrintableJSON escapes in JSON what [Printable] escapes in text.
 func PrintableJSON(text []byte) []byte {
 	var b bytes.Buffer
 	for len(text) > 0 {

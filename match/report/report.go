@@ -1,5 +1,5 @@
-// Package report formats the results of package match as text and JSON, and parses requests as people write them. The command and
-// the endpoint of a route server share it, so that their answers are the same.
+// Package report formats the results of package match as text and JSON, and parses requests as people write them, for commands
+// and servers.
 //
 // Other modules should not import it: it may change with every release.
 package report
@@ -41,8 +41,7 @@ func (v *Report) Matched() bool {
 	return len(v.Result.Outcomes) > 0 && !slices.ContainsFunc(v.Result.Outcomes, lost)
 }
 
-// AddHeader adds a header in curl's form: "Name: value", or "Name;" for an empty one. Host replaces the host. The error describes
-// the expected form.
+// AddHeader adds a header in curl's form: "Name: value", or "Name;" for an empty one. Host replaces the host.
 func AddHeader(r *match.Request, line string) error {
 	name, val, ok := strings.Cut(line, ":")
 	if !ok {
@@ -63,8 +62,7 @@ func AddHeader(r *match.Request, line string) error {
 	return nil
 }
 
-// SetURL sets target and host from a URL, as curl does. It keeps a Host header that is already set. The error describes the
-// expected form.
+// SetURL sets target and host from a URL, as curl does. It keeps a Host header that is already set.
 func SetURL(r *match.Request, text string) error {
 	if strings.HasPrefix(text, "/") {
 		if r.Host == "" {
@@ -207,8 +205,7 @@ type Match struct {
 	Warnings   []jsonWarning   `json:"warnings"`
 }
 
-// Meaning returns the part of the report on which replicas with the same table agree: the result, and the routes with their
-// effects.
+// Meaning returns the part of the report on which replicas with the same table agree.
 func (m *Match) Meaning() string {
 	parts := []any{m.Result, m.Answer}
 	for _, o := range m.Outcomes {
