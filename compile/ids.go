@@ -8,7 +8,6 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 )
 
-// claim is a route that claims an id.
 type claim struct {
 	section *section
 	at      int // in the section
@@ -16,7 +15,7 @@ type claim struct {
 
 func (c claim) route() *rules.Route { return &c.section.routes[c.at] }
 
-// compare orders claims as the reference does. The claim without a section, a pivot, comes first.
+// compare orders claims as the reference does. A pivot, without a section, comes first.
 func (c claim) compare(o claim) int {
 	switch {
 	case c.section == o.section:
@@ -29,7 +28,6 @@ func (c claim) compare(o claim) int {
 	return cmp.Or(c.section.compare(o.section), cmp.Compare(c.at, o.at))
 }
 
-// entry is a claim with the hash of its id or of what it matches.
 type entry struct {
 	hash uint64
 	claim
@@ -42,7 +40,6 @@ func (e entry) compare(o entry) int {
 	return e.claim.compare(o.claim)
 }
 
-// with yields the claims with a hash, in the order of the reference.
 func with(s *set[entry], hash uint64) iter.Seq[claim] {
 	return func(yield func(claim) bool) {
 		for e := range from(s, entry{hash: hash}) {
@@ -64,7 +61,6 @@ type contest struct {
 
 func (c *contest) compare(o *contest) int { return cmp.Compare(c.hash, o.hash) }
 
-// contestOf returns the contest for the ids with a hash, or nil if one route claims them.
 func (s *state) contestOf(hash uint64, texts *rules.Texts) (first *contest) {
 	n := 0
 	for range with(s.ids, hash) {
@@ -87,7 +83,7 @@ func (s *state) contestOf(hash uint64, texts *rules.Texts) (first *contest) {
 	return first
 }
 
-// contest returns the contest that a route of the state takes part in; nil if it is the only one that claims its id.
+// contest returns the contest that a route of the state takes part in; nil if it alone claims its id.
 func (s *state) contest(c claim) *contest {
 	found, _ := s.contests.Get(&contest{hash: c.route().ID})
 	for found != nil && found.other != nil && !slices.Contains(found.claims, c) {
@@ -96,14 +92,12 @@ func (s *state) contest(c claim) *contest {
 	return found
 }
 
-// has reports whether a route of the state has its id.
 func (s *state) has(c claim) bool {
 	contest := s.contest(c)
 	return contest == nil || contest.claims[0] == c
 }
 
-// oldest moves the claim of the oldest object to the front. If creation times are equal or missing, the order of the
-// reference, in which the claims come, decides. It returns the list.
+// oldest moves the claim of the oldest object to the front. Without creation times the order of the reference decides.
 func oldest(all []claim) []claim {
 	first, created := 0, all[0].section.created()
 	for i, c := range all[1:] {
@@ -117,7 +111,6 @@ func oldest(all []claim) []claim {
 	return all
 }
 
-// settleIDs assigns each id to one route, and finds routes that match the same requests.
 func (c *change) settleIDs() {
 	ids, matches := make([]uint64, 0, len(c.added)), make([]uint64, 0, len(c.added)) // hashes, because a first build has many
 	for _, one := range c.removed {
@@ -157,7 +150,6 @@ func (c *change) settleIDs() {
 	}
 }
 
-// distinct returns hashes without repetitions and 0. It changes the list.
 func distinct(hashes []uint64) []uint64 {
 	slices.Sort(hashes)
 	hashes = slices.Compact(hashes)
@@ -167,7 +159,7 @@ func distinct(hashes []uint64) []uint64 {
 	return hashes
 }
 
-// load adds claims to a set by their hashes, except 0. Sorted, they touch each node of the set once.
+// load adds claims to a set by their hashes, except 0, in an order that touches each node of the set once.
 func load(s *set[entry], added []claim, hash func(*rules.Route) uint64) {
 	entries := make([]entry, 0, len(added))
 	for _, one := range added {
@@ -181,8 +173,7 @@ func load(s *set[entry], added []claim, hash func(*rules.Route) uint64) {
 	}
 }
 
-// differing returns the routes that are in the table of one of the two states only. It can be called once: it uses the
-// memory of the change.
+// differing returns the routes that are in the table of one of the two states only. It can be called once.
 func (c *change) differing() (gone, fresh []claim) {
 	contests, seen := make(map[*contest]bool), make(map[claim]bool)
 	flipped := func(of *contest) { // routes of other objects may have got an id, or lost one
@@ -215,7 +206,6 @@ func (c *change) differing() (gone, fresh []claim) {
 	return gone, fresh
 }
 
-// exists reports whether the state has a route.
 func (s *state) exists(c claim) bool {
 	e, _ := s.ids.Get(entry{c.route().ID, c})
 	return e.claim == c

@@ -15,8 +15,7 @@ import (
 
 const maxNotes = 8
 
-// notes explains why an object that is served as written may still not do what its team expects: requests that its routes leave
-// out, and texts without effect. Probable mistakes become findings.
+// notes explains why an object that is served as written may still not do what its team expects.
 func (x *explainer) notes(o *Object, in compile.Inspection, own map[string]bool, main []*eskip.Route) {
 	x.checkAnnotations(o.Owner, in.Object.Metadata().Annotations)
 	for _, route := range main {
@@ -41,8 +40,7 @@ func (o *Object) note(format string, args ...any) {
 	}
 }
 
-// leftOut notes requests that nearly match a route and get none: with another method, from another address, or without the
-// trailing slash.
+// leftOut notes requests that nearly match a route and get none: with another method, from another address, or without a slash.
 func (x *explainer) leftOut(o *Object, r *eskip.Route, s sample) {
 	if x.beyond(s.host) {
 		return
@@ -81,8 +79,7 @@ func (x *explainer) leftOut(o *Object, r *eskip.Route, s sample) {
 	}
 }
 
-// checkLost reports a route that gets no requests, because other routes of its object take them. [explainer.ask] reports requests
-// that other objects take.
+// checkLost reports a route whose requests other routes of its object take.
 func (x *explainer) checkLost(owner kube.Ref, id string, meant []sample, own map[string]bool) {
 	var first *eskip.Route
 	var why, url string
@@ -106,7 +103,6 @@ func (x *explainer) checkLost(owner kube.Ref, id string, meant []sample, own map
 // outside is an address of the range for documentation (RFC 5737), which no cluster has.
 const outside = "192.0.2.1"
 
-// methodsOf returns the methods that a route is for; none if it is for all.
 func methodsOf(r *eskip.Route) (methods []string) {
 	if r.Method != "" {
 		return []string{r.Method}
@@ -123,7 +119,6 @@ func methodsOf(r *eskip.Route) (methods []string) {
 	return methods
 }
 
-// checkLiteral reports a path that looks like a regular expression but is matched literally.
 func (x *explainer) checkLiteral(owner kube.Ref, r *eskip.Route) {
 	path, _ := patternOf(r)
 	if !strings.ContainsAny(path, `^$+?()[]{}|\`) && !strings.Contains(path, ".*") {
@@ -140,7 +135,6 @@ func (x *explainer) checkLiteral(owner kube.Ref, r *eskip.Route) {
 	x.warn(owner, rankWarning, r.Id, fmt.Sprintf("the path %q looks like a regular expression, but is matched literally", path), do)
 }
 
-// checkAnnotations reports misspelt annotations.
 func (x *explainer) checkAnnotations(owner kube.Ref, annotations kube.Pairs) {
 	known := rules.Annotations()
 	for _, a := range annotations {

@@ -17,13 +17,11 @@ import (
 
 const forwardedProto = "X-Forwarded-Proto"
 
-// routesOf is the table for requests to one host.
 type routesOf struct {
 	table  *match.Table
 	owners map[string]kube.Ref
 }
 
-// routesFor returns the routes that can match requests to a host, with their owners.
 func (x *explainer) routesFor(host string) *routesOf {
 	if known := x.hosts[host]; known != nil {
 		return known
@@ -50,7 +48,7 @@ func (x *explainer) routesFor(host string) *routesOf {
 	return found
 }
 
-// owner returns the owner of a route: exactly for objects that have the host, and otherwise as far as the id shows.
+// owner returns the owner of a route: exactly for objects that have the host, otherwise as far as the id shows.
 func (x *explainer) owner(h *routesOf, id string) kube.Ref {
 	if ref, ok := h.owners[id]; ok {
 		return ref
@@ -77,7 +75,6 @@ func (s sample) request() match.Request {
 	return match.Request{Method: s.method, Target: s.path, Host: s.host, Header: header}
 }
 
-// requests finds, for each main route, the route that gets the requests intended for it.
 func (x *explainer) requests(o *Object, in compile.Inspection, own map[string]bool, main []*eskip.Route) {
 	asked := map[string]bool{}
 	for _, route := range main {
@@ -120,7 +117,6 @@ func samples(r *eskip.Route, o match.Options) (found []sample) {
 	return found
 }
 
-// patternOf returns the argument of the path predicate of a route, and whether it is PathSubtree; "" if there is none.
 func patternOf(r *eskip.Route) (pattern string, subtree bool) {
 	for _, p := range r.Predicates {
 		if p.Name == "PathSubtree" && len(p.Args) == 1 {
@@ -197,7 +193,6 @@ func whyBehind(res match.Result, id string) string {
 	return "its route comes first"
 }
 
-// beyond reports whether a host exceeds the limit of parsed hosts.
 func (x *explainer) beyond(host string) bool {
 	return x.hosts[host] == nil && len(x.hosts) >= maxTables
 }
@@ -231,7 +226,6 @@ func (x *explainer) follow(owner kube.Ref, q *Request, s sample) {
 	}
 }
 
-// redirected returns the request that a browser sends after the route's answer, or false if the answer is not a redirect.
 func redirected(r *eskip.Route, s sample) (sample, bool) {
 	for _, f := range r.Filters {
 		if f.Name != "redirectTo" && f.Name != "redirectToLower" || len(f.Args) < 1 {

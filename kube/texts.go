@@ -1,7 +1,6 @@
 package kube
 
-// Texts are texts of objects, to store equal ones once: namespaces, labels, filters and zones repeat in thousands of objects. The zero
-// value is ready.
+// Texts stores equal texts of objects once: namespaces, labels, filters and zones repeat in thousands. The zero value is ready.
 type Texts struct{ known map[string]string }
 
 // maxTexts limits the memory of Texts.

@@ -44,7 +44,7 @@ func (g *holder) Held() (httpserve.Held, bool) {
 // hold makes the holder hold a table as a guard would.
 func (g *holder) hold(t *testing.T, served, held *table.Table) {
 	t.Helper()
-	judge, err := guard.New(guard.Config{Namespaces: true})
+	judge, err := guard.New(guard.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,11 +15,11 @@ import (
 // maxSharers limits what one object can make of an edit rule that applies to its own result.
 const maxSharers = 16
 
-// finish appends the finished form of the route to dst, which are routes of the unit: it applies the options, prints, and parses back. It
-// neither changes nor keeps the route. Texts and problems go to the unit.
+// finish applies the options to a route, prints it, parses it back, and appends it to dst, which are routes of the unit. It
+// neither changes nor keeps the route.
 //
-// sharers is how many routes have the filters of the route in one list in the reference. Its edit rules change the list in place,
-// once for each of these routes, so all of them get the filters as they are after the last time.
+// sharers is how many routes have the filters of the route in one list in the reference, whose edit rules change the list in
+// place, once for each of them.
 func (u *Unit) finish(dst *[]Route, r *eskip.Route, role role, sharers int) {
 	if d := u.set.DefaultFilters; d != nil {
 		r = d.Do([]*eskip.Route{r})[0]
@@ -30,7 +30,6 @@ func (u *Unit) finish(dst *[]Route, r *eskip.Route, role role, sharers int) {
 	u.edit(dst, r, role, sharers)
 }
 
-// edit is finish without the default filters.
 func (u *Unit) edit(dst *[]Route, before *eskip.Route, role role, sharers int) {
 	r := before
 	var clones []*eskip.Route
@@ -50,7 +49,6 @@ func (u *Unit) edit(dst *[]Route, before *eskip.Route, role role, sharers int) {
 	*dst = append(*dst, made)
 }
 
-// process applies the edit rules and the clone rules.
 func (u *Unit) process(r *eskip.Route, sharers int) (edited *eskip.Route, clones []*eskip.Route) {
 	routes := []*eskip.Route{r}
 	var failed []error
@@ -75,7 +73,6 @@ func (u *Unit) process(r *eskip.Route, sharers int) (edited *eskip.Route, clones
 	return routes[0], routes[1:]
 }
 
-// editFilters applies a rule to the filters alone. What fails has failed before.
 func editFilters(e *eskip.Editor, r *eskip.Route) *eskip.Route {
 	alone := &eskip.Route{Filters: r.Filters}
 	edited, _ := e.DoWithErrors([]*eskip.Route{alone})

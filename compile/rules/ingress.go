@@ -9,7 +9,6 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// ingressBuilder compiles one Ingress into its unit.
 type ingressBuilder struct {
 	*Unit
 	ing *kube.Ingress
@@ -18,7 +17,6 @@ type ingressBuilder struct {
 	hostExpr string // of the host of the rule; its routes share the string
 }
 
-// compileIngress compiles one Ingress of the right class into an empty unit.
 func compileIngress(u *Unit, ing *kube.Ingress) {
 	b := &ingressBuilder{Unit: u, ing: ing}
 	if err := b.parse(); err != nil {
@@ -62,8 +60,8 @@ func (b *ingressBuilder) rule(r *kube.IngressRule) {
 
 type pathBackend struct{ path, service string }
 
-// shares splits the traffic among the backends of each path of the rule. Only the text of the path counts, not its type. A backend that
-// is not in the result has all the traffic of its path.
+// shares splits the traffic among the backends of each path of the rule, whatever its type. A backend that is not in the result
+// has all of it.
 func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
 	if len(r.Paths) < 2 {
 		return nil
@@ -152,7 +150,6 @@ func (b *ingressBuilder) sharers() int {
 	return 1
 }
 
-// addToHost adds a route to the group of a host. Range predicates are applied last. sharers is for [Unit.finish].
 func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role, sharers int) {
 	for range b.set.eastWestRange(host) {
 		r = shallow(r)
@@ -166,7 +163,6 @@ func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role, share
 	b.finish(&g.Routes, r, role, sharers)
 }
 
-// setPath sets the path of a route, by its type or else by the path mode.
 func setPath(r *eskip.Route, mode PathMode, p *kube.IngressPath) {
 	switch {
 	case p.Path == "":
@@ -183,8 +179,7 @@ func setPath(r *eskip.Route, mode PathMode, p *kube.IngressPath) {
 	}
 }
 
-// appendPredicates appends the predicates of the annotation. In the mode path-prefix, path predicates among them replace the
-// route's.
+// appendPredicates appends the annotated predicates. In the mode path-prefix, paths among them replace the route's.
 func (b *ingressBuilder) appendPredicates(r *eskip.Route) {
 	if b.ann.pathMode == PathModePathPrefix {
 		for _, p := range b.ann.predicates {
@@ -203,7 +198,6 @@ func withoutFirstPath(ps []*eskip.Predicate) []*eskip.Predicate {
 	return ps
 }
 
-// defaultFilters prepends the default filters of the service, also to shunts.
 func (b *ingressBuilder) defaultFilters(r *eskip.Route, service string) {
 	filters, err := b.lookups.defaultFilters(kube.ServiceKey{Namespace: b.ing.Namespace, Name: service})
 	if err != nil {
@@ -213,8 +207,7 @@ func (b *ingressBuilder) defaultFilters(r *eskip.Route, service string) {
 	prepend(r, filters...)
 }
 
-// forward replaces the route's backend and filters by the forward backend. A custom route that is written as a shunt stays a
-// shunt, without its filters.
+// forward replaces the route's backend and filters. A custom route that is written as a shunt stays one.
 func (b *ingressBuilder) forward(r *eskip.Route) {
 	if !b.ann.forward {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// validateRouteGroup returns an error if the whole RouteGroup must be refused, and what the message has before it. It checks the structure
-// first and reports only the first error there; then it checks all texts and reports all errors, one per line.
+// validateRouteGroup returns why the whole RouteGroup must be refused, and what the message has before it: the first error in
+// the structure, or else all errors in the texts, one per line.
 func validateRouteGroup(rg *kube.RouteGroup) (prefix string, err error) {
 	if rg.Name == "" {
 		return "", errors.New("route group without name")

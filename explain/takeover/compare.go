@@ -91,7 +91,6 @@ func (s *search) chunk(hosts []string, changes []*change) {
 	}
 }
 
-// ownersByHost returns the objects with routes of each host.
 func (s *search) ownersByHost(routes []*eskip.Route, owner shadowdiff.OwnerFunc) map[string][]shadowdiff.Owner {
 	of := map[string][]shadowdiff.Owner{}
 	for _, r := range routes {
@@ -104,8 +103,8 @@ func (s *search) ownersByHost(routes []*eskip.Route, owner shadowdiff.OwnerFunc)
 	return of
 }
 
-// lostCatchAll looks for a request that a catch-all answered for the objects of its host, and that a route of another object gets now. The first object
-// with a changed route of the host caused that, or else the one that gets the request. An object that no longer has the host loses nothing.
+// lostCatchAll looks for a request that a catch-all answered for the objects of its host, and that a route of another object
+// gets now. The first object with a changed route of the host caused that, or else the one that gets the request.
 func (s *search) lostCatchAll(host string, catchAll *eskip.Route) {
 	owners := s.had[host]
 	at := slices.IndexFunc(owners, func(o shadowdiff.Owner) bool { return slices.Contains(s.has[host], o) })
@@ -142,7 +141,6 @@ func (s *search) lostCatchAll(host string, catchAll *eskip.Route) {
 	}
 }
 
-// pair searches for a request that the changed route takes from the other one.
 func (s *search) pair(from, to shadowdiff.Owner, of, by *eskip.Route, brought string) {
 	var requests []match.Request
 	complete := false
@@ -191,7 +189,6 @@ func outcome(r match.Result, id string) (o *match.Outcome, ok bool) {
 	return nil, r.Answer == nil
 }
 
-// literal reports whether only routes without expressions get a request.
 func literal(r match.Result) bool {
 	return !slices.ContainsFunc(r.Outcomes, func(o match.Outcome) bool { return o.Route != nil && !match.Literal(o.Route) })
 }

@@ -57,7 +57,6 @@ type search struct {
 	had, has map[string][]shadowdiff.Owner // owners of routes of a host
 }
 
-// cause is a change of a host, and one of its routes for it.
 type cause struct {
 	to shadowdiff.Owner
 	id string
@@ -86,8 +85,8 @@ func newSearch(before, after Side, o Options) *search {
 	}
 }
 
-// spend takes steps from the share of a namespace and the common budget, or from the budget alone if the name is empty. It
-// returns false if nothing is left.
+// spend takes steps from the share of a namespace, if it is not empty, and the common budget. It returns false if nothing is
+// left.
 func (s *search) spend(namespace string, steps int) bool {
 	left, known := s.left[namespace]
 	if !known || namespace == "" {
@@ -98,7 +97,6 @@ func (s *search) spend(namespace string, steps int) bool {
 	return left > 0 && s.budget > 0 && !s.options.Stop()
 }
 
-// skip records routes of a change that are not compared.
 func (s *search) skip(c *change, routes []*eskip.Route) {
 	for _, r := range routes {
 		s.report.Skipped++
@@ -109,7 +107,6 @@ func (s *search) skip(c *change, routes []*eskip.Route) {
 	}
 }
 
-// hostsOf returns the hosts that a route names; nil if it may match others.
 func (s *search) hostsOf(r *eskip.Route) []string {
 	hosts, known := s.hosts[r]
 	if !known {
@@ -119,7 +116,6 @@ func (s *search) hostsOf(r *eskip.Route) []string {
 	return hosts
 }
 
-// size returns the size of the expressions of a route.
 func (s *search) size(r *eskip.Route) int {
 	n, known := s.sizes[r]
 	if !known {
@@ -129,7 +125,6 @@ func (s *search) size(r *eskip.Route) int {
 	return n
 }
 
-// remembered asks for the owner of each route once.
 func remembered(owner shadowdiff.OwnerFunc) shadowdiff.OwnerFunc {
 	known := map[string]shadowdiff.Owner{}
 	return func(id string) shadowdiff.Owner {
@@ -142,7 +137,6 @@ func remembered(owner shadowdiff.OwnerFunc) shadowdiff.OwnerFunc {
 	}
 }
 
-// find finds, by owner, the routes that are new or match other requests than before.
 func (s *search) find() {
 	byOwner := map[shadowdiff.Owner]*change{}
 	var nobodys []*eskip.Route
@@ -217,11 +211,10 @@ func (s *search) find() {
 	s.changes = append(s.changes, lost)
 }
 
-// sameMatch reports whether two versions of a route differ at most in the endpoints of their backend. Filters count, because a proxy
-// refuses a route for them.
+// sameMatch reports whether two versions of a route differ at most in endpoints. Filters count: a proxy refuses a route for
+// them.
 func sameMatch(a, b *eskip.Route) bool { return withoutEndpoints(a) == withoutEndpoints(b) }
 
-// samePredicates reports whether two versions of a route want the same requests.
 func samePredicates(a, b *eskip.Route) bool {
 	bare := func(r *eskip.Route) *eskip.Route {
 		c := *r
@@ -243,8 +236,8 @@ func withoutEndpoints(r *eskip.Route) string {
 	return string(text)
 }
 
-// compare looks at all pairs of a changed route and a route of another owner: by hosts, and those that accept hosts that no list names with each
-// of these. Small changes come first, so that a large one cannot use up what they need.
+// compare looks at all pairs of a changed route and a route of another owner, by hosts. Small changes come first, so that a
+// large one cannot use up what they need.
 func (s *search) compare() {
 	for _, c := range s.changes {
 		if slices.Sort(c.hosts); c.anyHost {
@@ -276,7 +269,7 @@ func (s *search) compare() {
 	flush()
 }
 
-// groupByHost returns routes by the hosts that they name. An object owns these: a route for any host owns none, and loses nothing.
+// groupByHost returns routes by the hosts that they name. A route for any host loses nothing.
 func (s *search) groupByHost(routes []*eskip.Route) map[string][]*eskip.Route {
 	byHost := map[string][]*eskip.Route{}
 	for _, r := range routes {
@@ -287,13 +280,11 @@ func (s *search) groupByHost(routes []*eskip.Route) map[string][]*eskip.Route {
 	return byHost
 }
 
-// distinct returns the routes without repetition, by id.
 func distinct(routes []*eskip.Route) []*eskip.Route {
 	slices.SortFunc(routes, func(a, b *eskip.Route) int { return strings.Compare(a.Id, b.Id) })
 	return slices.Compact(routes)
 }
 
-// allHosts returns the hosts of all routes, and one that none has.
 func (s *search) allHosts() []string {
 	hosts := map[string]bool{"any-host.invalid": true}
 	for range s.before.Routes.OfHosts(func(exprs string) bool {

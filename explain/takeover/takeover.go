@@ -1,17 +1,14 @@
-// Package takeover finds the requests that a change of objects takes from routes of others.
-//
-// A proxy gives a request to the most specific route that matches it, regardless of its owner. So an object that one team adds or
-// edits can get requests that routes of another team got before, and neither team sees it. [Find] compares two tables: it looks
-// at each route that is new, or matches other requests than before, and constructs requests that match both this route and a
-// route of another owner. Package match then tells which route gets them, before and after.
+// Package takeover finds the requests that a change of objects takes from routes of others. A proxy gives a request to the most
+// specific route that matches it, regardless of its owner, so an object can get requests that routes of another team got
+// before, and neither team sees it. [Find] looks at each route that is new, or matches other requests than before, and
+// constructs requests that match both this route and a route of another owner. Package match then tells which route gets them,
+// before and after.
 //
 // A request that is reported is a proof. Where hosts, paths, methods and headers are literal, no report is a proof as well: see
-// [match.Table.Contest]. Where an expression decides and no request is found, the pair is reported as unknown, and never as free of
-// takeovers.
+// [match.Table.Contest]. Where an expression decides and no request is found, the pair is reported as unknown.
 //
-// The package does no I/O, reads no clock and does not log.
-//
-// Other modules should not import it: it may change with every release.
+// The package does no I/O, reads no clock and does not log. Other modules should not import it: it may change with every
+// release.
 package takeover
 
 import (
@@ -43,9 +40,9 @@ type Report struct {
 	Schema string `json:"schema"`
 	// Takeovers are sorted: between namespaces first, then by the number of routes, largest first.
 	Takeovers []Takeover `json:"takeovers"`
-	// Unknown are pairs of routes that may be takeovers: an expression decides, and no request was found that proves it.
+	// Unknown are pairs of routes that may be takeovers: an expression decides, and no request proves it.
 	Unknown []Unknown `json:"unknown"`
-	// Skipped is how many changed routes were not compared with all others, because the search exceeded its budget.
+	// Skipped is how many changed routes were not compared with all others, because of the budget of the search.
 	Skipped int `json:"skipped"`
 
 	skipped map[shadowdiff.Owner]string    // owners of skipped routes, with one of these
@@ -58,7 +55,6 @@ type doubt struct {
 	pairs   int
 }
 
-// add adds an undecided pair of routes.
 func (r *Report) add(u Unknown) {
 	if r.doubts == nil {
 		r.doubts = map[[2]shadowdiff.Owner]*doubt{}
@@ -100,10 +96,9 @@ func (t *Takeover) BetweenNamespaces() bool { return t.From.Namespace != t.To.Na
 type Taken struct {
 	Route string `json:"route"`
 	By    string `json:"by"`
-	// Brought is the route of To that caused By, if By belongs to no object: the catch-all of a host that To adds.
+	// Brought is the route of To that caused By, the catch-all of a host that To adds.
 	Brought string `json:"brought,omitempty"`
-	// Shared means that the route may still get the request: both routes come first, and which of them gets a request is arbitrary, or
-	// depends on chance or cannot be known in advance.
+	// Shared means that the route may still get the request: which of the two gets it is arbitrary, random or unknown.
 	Shared  bool    `json:"shared,omitempty"`
 	Request Request `json:"request"`
 }
@@ -128,8 +123,8 @@ type Unknown struct {
 type Options struct {
 	// Proxy holds the settings of the proxies.
 	Proxy match.Options
-	// Steps limits what the changes of one namespace may cost, and so time: a step takes about a microsecond. All changes together may cost 25 times
-	// as much. The rest is reported as unknown. The result is deterministic. Default DefaultSteps.
+	// Steps limits what the changes of one namespace may cost: a step takes about a microsecond. All together may cost 25 times
+	// as much. The rest is reported as unknown. Default DefaultSteps.
 	Steps int
 	// Stop ends the search; the report is then of no use. nil means that nothing does.
 	Stop func() bool
@@ -138,8 +133,8 @@ type Options struct {
 // DefaultSteps is the default of Options.Steps.
 const DefaultSteps = 4_000_000
 
-// Find returns the takeovers between two tables. It costs one look at the hosts of all routes, and then as much as the routes that share a
-// host with a changed one, a few hundred hosts at a time.
+// Find returns the takeovers between two tables. It costs one look at the hosts of all routes, and then as much as the routes
+// that share a host with a changed one, a few hundred hosts at a time.
 func Find(before, after Side, o Options) *Report {
 	return newSearch(before, after, o).run()
 }
@@ -203,8 +198,8 @@ func (p Policy) String() string {
 	return fmt.Sprintf("namespace:%d", p.Routes)
 }
 
-// Refused returns the new routes whose owner takes too much, or may do so, by id, with what it takes. allowed reports which owner
-// lets which other take its requests.
+// Refused returns the new routes whose owner takes too much, or may do so, by id, with what it takes. allowed reports which
+// owner lets which other take its requests.
 func (p Policy) Refused(r *Report, allowed func(from, to shadowdiff.Owner) bool) map[string]string {
 	if p.Routes == 0 {
 		return nil
@@ -268,7 +263,7 @@ const maxShown = 5
 // Found reports whether the change takes requests of others, or may do so.
 func (r *Report) Found() bool { return len(r.Takeovers)+len(r.Unknown)+r.Skipped > 0 }
 
-// String returns the takeover of one route in one line: "GET https://shop.example.org/cart: RouteGroup shop/cart -> Ingress evil/all".
+// String returns one request in one line: "GET https://shop.example.org/cart: RouteGroup shop/cart -> Ingress evil/all".
 func (t *Takeover) String() string { return t.line(t.Taken[0]) }
 
 func (t *Takeover) line(one Taken) string {
@@ -284,7 +279,7 @@ func (t *Takeover) line(one Taken) string {
 	return text
 }
 
-// WriteText prints the report for people, without control characters. It returns the writer's error.
+// WriteText prints the report for people, without control characters.
 func (r *Report) WriteText(w io.Writer) error {
 	var b bytes.Buffer
 	switch {
@@ -316,7 +311,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// WriteMarkdown prints the report for the description of a pull request. It returns the writer's error.
+// WriteMarkdown prints the report for the description of a pull request.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	var b bytes.Buffer
 	if !r.Found() {
@@ -341,13 +336,12 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	return err
 }
 
-// code quotes a text of a table in Markdown, whatever is in it.
 func code(s string) string {
 	s = strings.NewReplacer("`", "'", "|", `\|`, "\n", " ").Replace(s)
 	return "`" + s + "`"
 }
 
-// WriteJSON prints the report for programs. It returns the writer's error.
+// WriteJSON prints the report for programs.
 func (r *Report) WriteJSON(w io.Writer) error { return shadowdiff.WriteJSONValue(w, r) }
 
 func plural(n int, one, many string) string {

@@ -15,17 +15,13 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// maxFilterFile is the size in bytes of the largest file that is read. For a symbolic link, the reference checks the size
-// of the link itself; this package also limits what it reads through the link.
+// maxFilterFile is the size in bytes of the largest file that is read, through a link as well.
 const maxFilterFile = 1 << 20
 
-// FilterFolder adds default filters of services, read from a folder, to the snapshots of a source.
-//
-// The folder holds one file for each service, named SERVICE.NAMESPACE, with a filter chain. Every read of the source reads the folder
-// again. If the folder cannot be read, the read does not fail: like the reference, the snapshot then reports the error and has no
-// default filters. Other entries of the folder are ignored and logged at debug level: folders, files over 1 MiB, and names that
-// do not split at exactly one dot. A default filter file that cannot be read is ignored too, but its first failure is logged as a
-// warning: the service loses filters that may protect it.
+// FilterFolder adds default filters of services, read from a folder, to the snapshots of a source. The folder holds one file
+// for each service, named SERVICE.NAMESPACE, with a filter chain. If it cannot be read, the snapshot reports the error and has
+// no default filters, like in the reference. Other entries are ignored. The first failure of a file is logged as a warning: its
+// service loses filters that may protect it.
 //
 // A FilterFolder is not safe for concurrent use.
 type FilterFolder struct {
@@ -41,14 +37,12 @@ const (
 	LogUnreadable = "default filter file cannot be read, its service is without default filters"
 )
 
-// NewFilterFolder returns a FilterFolder for the folder. It does no I/O. The logger records which entries are ignored; nil means no
-// log.
+// NewFilterFolder returns a FilterFolder for the folder. A nil logger means no log.
 func NewFilterFolder(dir string, logger *slog.Logger) *FilterFolder {
 	return &FilterFolder{dir: dir, log: cmp.Or(logger, slog.New(slog.DiscardHandler)).With("component", "default-filters")}
 }
 
-// Add reads the folder and returns the snapshot with its default filters. If nothing in the folder changed, they have the same pointer
-// as before.
+// Add reads the folder and returns the snapshot with its default filters, with the same pointer if nothing changed.
 func (r *FilterFolder) Add(s *kube.Snapshot) *kube.Snapshot {
 	now := r.readDir()
 	if last := r.last; last == nil || !maps.Equal(last.Texts, now.Texts) || fmt.Sprint(last.Err) != fmt.Sprint(now.Err) {
