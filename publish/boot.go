@@ -10,9 +10,8 @@ import (
 
 // Boot serves the table of the last-known-good file, marked stale, and resumes the holds and kept objects of an earlier
 // process. limit is the maximum size of the table in bytes; names returns the ETags that servers have for it, and may be nil.
-// Call Boot before the first offer.
-// Boot never fails, and never blocks on the path: anything but a whole file of ours is set aside, or left alone if that is
-// impossible.
+// Call Boot before the first offer. Boot never fails, and never blocks on the path: anything but a whole file of ours is set
+// aside, or left alone if that is impossible.
 func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	f := p.file
 	if f.cfg.Path == "" || p.Served() != nil {

@@ -78,8 +78,7 @@ type Config struct {
 	MaxRedirects int
 	// PageSize is the number of routes to request from a Skipper at once, default DefaultPageSize.
 	PageSize int
-	// Transport makes the requests; nil means a copy of http.DefaultTransport, which uses the proxies of the
-	// environment.
+	// Transport makes the requests; nil means a copy of http.DefaultTransport, which uses the proxies of the environment.
 	Transport http.RoundTripper
 }
 

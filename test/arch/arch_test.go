@@ -73,7 +73,7 @@ var allowed = map[string][]string{
 		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "catalogue", "internal/durable", "app/trial", "guard", "app/console", "app/httpserve", "api", "kube", "match", "match/report", "poller",
 		"source/manifests", "rollout", "shadowdiff", "table",
 	},
-	"app/events":  {"internal/series", "compile/rules", "kube", "poller"},
+	"app/events": {"internal/series", "compile/rules", "kube", "poller"},
 	"app/webhook": {
 		"internal/series", "compile", "compile/rules", "explain", "explain/takeover", "app/httpserve", "guard", "kube", "match", "poller", "publish", "shadowdiff", "table",
 	},
@@ -343,7 +343,7 @@ func TestPackagesSayWhatTheyPromise(t *testing.T) {
 		}
 		if !slices.ContainsFunc(p.GoFiles, func(file string) bool {
 			text, err := os.ReadFile(filepath.Join("..", "..", name, file))
-			return err == nil && strings.Contains(string(text), want)
+			return err == nil && strings.Contains(strings.ReplaceAll(string(text), "\n// ", " "), want) // it may be wrapped
 		}) {
 			t.Errorf("%s: the comment of the package does not end with %q", name, strings.TrimSuffix(want, "\npackage "))
 		}
