@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,7 +37,6 @@ type places struct {
 	kubeconfig, context, contexts string
 	namespace, selector           string
 	supportPort, mainPort         int
-	tls                           query.TLS
 
 	mu   sync.Mutex
 	open []func() // functions that Close calls
@@ -66,7 +63,6 @@ func (p *places) Define(flags *options.Flags) {
 		"Port of the support listener; 0 means the port named support, else 9911.")
 	flags.Add("--main-port", options.Number(&p.mainPort, 0, 0, 65535),
 		"Port of the main listener, for diff; 0 means the port named http, else 9090.")
-	p.tls.Define(flags)
 	contexts := func() []string {
 		names, _, _ := NewKubeconfig(flags.Lookup("kubeconfig").Value.String()).Contexts() // without a kubeconfig there are none
 		return names
@@ -74,9 +70,6 @@ func (p *places) Define(flags *options.Flags) {
 	flags.Complete("context", contexts)
 	flags.Complete("contexts", contexts)
 }
-
-// Certificates implements [query.Places].
-func (p *places) Certificates() query.TLS { return p.tls }
 
 // Args implements [query.Places].
 func (p *places) Args() string { return "" }
@@ -88,9 +81,6 @@ func (p *places) Clusters(args []string) ([]query.Cluster, []string, error) {
 	}
 	if p.namespace == "" || strings.ContainsAny(p.namespace, "/?#% ") {
 		return nil, nil, fmt.Errorf("%q is not a namespace", p.namespace)
-	}
-	if _, err := p.tls.Config(); err != nil {
-		return nil, nil, err
 	}
 	kubeconfig := NewKubeconfig(p.kubeconfig)
 	names, err := []string{p.context}, error(nil)
@@ -174,12 +164,12 @@ func (p *places) replica(c *Cluster, pod *Pod) query.Replica {
 		return r
 	}
 	support := cmp.Or(p.supportPort, pod.Port(supportPortName), defaultSupportPort)
-	r.Support = p.listener(pod, "http", support)
-	scheme := "http"
-	if p.tls.Set() {
-		scheme = "https"
-	}
-	r.Main = p.listener(pod, scheme, cmp.Or(p.mainPort, pod.Port(mainPortName), defaultMainPort))
+	main := cmp.Or(p.mainPort, pod.Port(mainPortName), defaultMainPort)
+	transport := &http.Transport{DialContext: pod.dialer(support)}
+	p.closeLater(transport.CloseIdleConnections)
+	// In the pod the connection arrives at the loopback interface.
+	r.Support = &query.Listener{URL: "http://localhost:" + strconv.Itoa(support), Transport: transport}
+	r.Host, r.Dial = "routesrv."+pod.Namespace+".svc:"+strconv.Itoa(main), pod.dialer(main)
 	r.Post = func(ctx context.Context, path string, form url.Values) ([]byte, error) {
 		user, err := c.WhoAmI(ctx)
 		if err != nil {
@@ -190,25 +180,6 @@ func (p *places) replica(c *Cluster, pod *Pod) query.Replica {
 		return pod.Exec(ctx, containerOf(pod, support), query.PostCommand(program, path, form)...)
 	}
 	return r
-}
-
-// listener connects to a port of a pod. The host is the loopback interface, where the connection arrives in the pod.
-func (p *places) listener(pod *Pod, scheme string, port int) *query.Listener {
-	transport := &http.Transport{
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return pod.Dial(ctx, port) },
-		TLSHandshakeTimeout: time.Minute, // the time limit of a command is shorter
-		MaxIdleConns:        2,
-	}
-	if scheme == "https" {
-		config, err := p.tls.Config()
-		if err != nil {
-			transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return nil, err }
-		} else if transport.TLSClientConfig = config; config.ServerName == "" {
-			config.ServerName = "routesrv." + pod.Namespace + ".svc"
-		}
-	}
-	p.closeLater(transport.CloseIdleConnections)
-	return &query.Listener{URL: scheme + "://localhost:" + strconv.Itoa(port), Transport: transport}
 }
 
 // program is the program in the container that has a control socket.
