@@ -21,7 +21,7 @@ import (
 // Dial connects to a port of the pod, as a process in the pod would on localhost.
 func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
 	return query.Bounded(ctx, func(ctx context.Context) (net.Conn, error) {
-		c, err := p.dial(ctx, port)
+		c, err := p.dial(port)
 		if err != nil {
 			return nil, fmt.Errorf("port-forward to pod %s: %w", p.Name, err)
 		}
@@ -38,8 +38,8 @@ func (p *Pod) dialer(port int) func(ctx context.Context, network, host string) (
 }
 
 // dial opens a connection to the API server, with two streams: one for data, and one on which the kubelet reports errors.
-func (p *Pod) dial(ctx context.Context, port int) (*conn, error) {
-	session, err := p.cluster.upgrade(ctx, p)
+func (p *Pod) dial(port int) (*conn, error) {
+	session, err := p.upgrade()
 	if err != nil {
 		return nil, err
 	}
@@ -76,17 +76,17 @@ func (p *Pod) dial(ctx context.Context, port int) (*conn, error) {
 
 // upgrade opens the connection of a port-forward with WebSockets, or with SPDY if the API server or a proxy in between refuses
 // WebSockets.
-func (c *Cluster) upgrade(ctx context.Context, p *Pod) (httpstream.Connection, error) {
+func (p *Pod) upgrade() (httpstream.Connection, error) {
 	u := p.request("portforward").URL()
-	sockets, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, c.config)
+	sockets, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, p.cluster.config)
 	if err != nil {
 		return nil, err
 	}
-	transport, upgrader, err := spdy.RoundTripperFor(c.config)
+	transport, upgrader, err := spdy.RoundTripperFor(p.cluster.config)
 	if err != nil {
 		return nil, err
 	}
-	plain := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: within{ctx, transport}}, http.MethodPost, u)
+	plain := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, u)
 	dialer := portforward.NewFallbackDialerForStreaming(sockets, plain, noWebSockets)
 	conn, protocol, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 	if err != nil {
@@ -102,16 +102,6 @@ func (c *Cluster) upgrade(ctx context.Context, p *Pod) (httpstream.Connection, e
 // noWebSockets reports whether an error means that the API server, or a proxy before it, does not support WebSockets.
 func noWebSockets(err error) bool {
 	return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-}
-
-// within adds a context to requests that client-go creates without one.
-type within struct {
-	ctx  context.Context
-	next http.RoundTripper
-}
-
-func (w within) RoundTrip(r *http.Request) (*http.Response, error) {
-	return w.next.RoundTrip(r.WithContext(w.ctx))
 }
 
 // maxFailure limits the kubelet's message about a failed connection, in bytes.

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,6 +29,7 @@ const (
 	mainPortName       = "http"
 	defaultSupportPort = 9911
 	defaultMainPort    = 9090
+	program            = "routesrv" // its container, if none declares the support port
 )
 
 // places holds the clusters of one run.
@@ -129,7 +129,7 @@ func (p *places) cluster(kubeconfig *Kubeconfig, name string) query.Cluster {
 		p.closeLater(c.Close)
 		pods, err := c.Pods(ctx, p.namespace, p.selector)
 		if _, refused := errors.AsType[*apierrors.StatusError](err); err != nil && !refused {
-			return nil, fmt.Errorf("%w (without the API server: --urls FILE, with NAME and the URL of a support listener on each line)", err)
+			err = fmt.Errorf("%w (without the API server: --urls FILE, with NAME and the URL of a support listener on each line)", err)
 		}
 		if err != nil {
 			return nil, err
@@ -151,16 +151,11 @@ func (p *places) cluster(kubeconfig *Kubeconfig, name string) query.Cluster {
 // replica returns the replica of a pod.
 func (p *places) replica(c *Cluster, pod *Pod) query.Replica {
 	r := query.Replica{Name: pod.Name}
-	waiting := pod.Waiting()
-	switch phase := pod.Status.Phase; {
-	case phase != corev1.PodRunning && waiting != "":
-		r.Fault = "the pod is " + strings.ToLower(string(phase)) + " (" + waiting + ")"
-		return r
-	case phase != corev1.PodRunning:
+	if phase := pod.Status.Phase; phase != corev1.PodRunning || pod.Waiting() != "" && !pod.Ready() {
 		r.Fault = "the pod is " + strings.ToLower(string(phase))
-		return r
-	case waiting != "" && !pod.Ready():
-		r.Fault = "a container of the pod waits (" + waiting + ")"
+		if waiting := pod.Waiting(); waiting != "" {
+			r.Fault += " (" + waiting + ")"
+		}
 		return r
 	}
 	support := cmp.Or(p.supportPort, pod.Port(supportPortName), defaultSupportPort)
@@ -177,25 +172,8 @@ func (p *places) replica(c *Cluster, pod *Pod) query.Replica {
 		}
 		form = maps.Clone(form)
 		form.Set("by", user)
-		return pod.Exec(ctx, containerOf(pod, support), query.PostCommand(program, path, form)...)
+		_, container := pod.port(func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == support })
+		return pod.Exec(ctx, cmp.Or(container, program), query.PostCommand(program, path, form)...)
 	}
 	return r
-}
-
-// program is the program in the container that has a control socket.
-const program = "routesrv"
-
-// containerOf returns the name of the container that declares the port, else of the container with the program's name, else of
-// the first one.
-func containerOf(pod *Pod, port int) string {
-	containers := pod.Containers()
-	for _, c := range containers {
-		if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port }) {
-			return c.Name
-		}
-	}
-	if slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == program }) || len(containers) == 0 {
-		return program
-	}
-	return containers[0].Name
 }
