@@ -66,8 +66,8 @@ func TestNobodyWaitsForAClusterThatHangs(t *testing.T) {
 			t.Errorf("status %d after %v", status, took)
 		}
 		for _, want := range []string{"hangs-1: no answer within 10s\n", "hangs-3: no answer within 10s\n", "fine/a: the pod is pending\n"} {
-			if !strings.Contains(out.b.String(), want) {
-				t.Errorf("no %q in\n%s", want, &out.b)
+			if !strings.Contains(errs.b.String(), want) {
+				t.Errorf("no %q in\n%s", want, &errs.b)
 			}
 		}
 		close(over)

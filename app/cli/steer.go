@@ -87,16 +87,20 @@ func post[T any](ctx context.Context, r Replica, path string, form url.Values) (
 	return p, nil
 }
 
-// printPosted prints the result of a command for every replica: lines and failures, or a document.
-func printPosted[T any](s *session, command string, r query.Reply[*answer[T]], status int, lines, failed []string) (int, error) {
-	if s.output == "json" {
-		d := outline(r, status)
-		d.Result = result(status)
-		return status, writeDocument(s.std.Out, document{Command: command, Result: d.Result, Clusters: []documentCluster{d}})
-	}
-	writeLines(s.std.Out, lines)
-	writeLines(s.std.Err, failed)
-	return status, nil
+// done prints the result of a command for every replica, and the exit status: trouble unless all that matter have it.
+func done[T any](s *session, command string, r query.Reply[*answer[T]], status int, about func(said *T) string, trouble string) (int, error) {
+	return tabulate(s, command, nil, []query.Reply[*answer[T]]{r}, func(_ int, r query.Reply[*answer[T]], one *reported) int {
+		for _, a := range r.Answered() {
+			if a.Value != nil {
+				one.note(a.Replica, about(&a.Value.said))
+			}
+		}
+		if trouble != "" {
+			writeLines(s.std.Err, []string{trouble})
+			return Trouble
+		}
+		return status
+	})
 }
 
 // acceptJob publishes held content: all of it, or only kept objects selected by namespace or name.
@@ -129,53 +133,36 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 		}
 		return post[api.Accepted](ctx, replica, api.PathAccept, form)
 	})[0]
-	var lines, failed []string
 	left := len(chosen)
-	for _, a := range r.Answers {
-		switch where := query.Label(r.Cluster, a.Replica); {
-		case !slices.Contains(chosen, a.Replica): // pods come and go
-		case a.Err != nil:
-			failed = append(failed, where+a.Err.Error())
-		default:
+	for _, a := range r.Answered() {
+		if slices.Contains(chosen, a.Replica) {
 			left--
-			lines = append(lines, fmt.Sprintf("%sserves %s, %s", where, shortDigest(a.Value.said.Digest.String()), shadowdiff.Plural(a.Value.said.Routes, "route")))
 		}
 	}
-	if r.Err != nil {
-		failed = append(failed, r.Missing()...)
-	}
-	if left > 0 && len(failed) == 0 {
-		failed = append(failed, "a replica that held it no longer runs")
-	}
+	trouble := ""
 	if left > 0 {
-		status = Trouble
+		trouble = shadowdiff.Plural(left, "replica") + " that held it did not publish it"
 	}
-	return printPosted(s, "accept", r, status, lines, failed)
+	return done(s, "accept", r, status, func(said *api.Accepted) string {
+		return "serves " + shortDigest(said.Digest.String()) + ", " + shadowdiff.Plural(said.Routes, "route")
+	}, trouble)
 }
 
 // choose shows what the replicas hold, and returns the ones that hold the digest.
-func (j *acceptJob) choose(s *session, r query.Reply[*holding], digest string) (status int, chosen []string) {
-	var text []byte
-	for _, a := range r.Answered() {
-		switch {
-		case !a.Value.Held:
-		case a.Value.Digest.String() == digest:
-			if chosen = append(chosen, a.Replica); len(chosen) == 1 {
-				text = a.Value.text // the texts of the others are the same
+func (j *acceptJob) choose(s *session, r query.Reply[*spoken], digest string) (status int, chosen []string) {
+	status = silent(r)
+	writeLines(s.std.Err, r.Missing())
+	for _, g := range agreeing(r, func(a *spoken) string { return a.key }) {
+		switch where := query.Label(r.Cluster, strings.Join(g.replicas, ", ")); {
+		case g.value.key == digest:
+			if chosen = g.replicas; s.output != "json" {
+				_ = writeText(s.std.Out, g.value.text)
+				writeLines(s.std.Out, []string{"", "Held by " + strings.TrimSuffix(where, ": ")})
 			}
-		default:
-			writeLines(s.std.Err, []string{query.Label(r.Cluster, a.Replica) + "holds something else, " + a.Value.Digest.String() +
-				": look at it with the command held"})
-			status = Unhealthy
+		case g.value.key != "":
+			writeLines(s.std.Err, []string{where + "holds something else, " + g.value.key + ": look at it with the command held"})
+			status = max(status, Unhealthy)
 		}
-	}
-	if missing := r.Missing(); len(missing) > 0 {
-		writeLines(s.std.Err, missing)
-		status = Trouble
-	}
-	if len(chosen) > 0 && s.output != "json" {
-		_ = writeHead(s.std.Out, text)
-		writeLines(s.std.Out, []string{"", "Held by " + query.Label(r.Cluster, "") + strings.Join(chosen, ", ")})
 	}
 	return status, chosen
 }
@@ -274,17 +261,11 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 	r := ask(ctx, &parts, []Cluster{c}, func(ctx context.Context, r Replica) (*answer[api.Steered], error) {
 		return j.carryOut(ctx, s, r, form, planned)
 	})[0]
-	status, failed := Healthy, r.Missing()
-	if len(r.Answered()) < len(r.Answers) || r.Err != nil || len(r.Answers) == 0 {
-		status = Trouble
-		failed = append(failed, "not every replica has it: run the command again, which repeats nothing that is done; "+
-			"a replica that starts takes the list of the others")
+	trouble := ""
+	if len(r.Answered()) < len(r.Answers) || len(r.Answers) == 0 {
+		trouble = "not every replica has it: run the command again, which repeats nothing that is done; a replica that starts takes the list of the others"
 	}
-	var lines []string
-	for _, a := range r.Answered() {
-		lines = append(lines, query.Label(r.Cluster, a.Replica)+"done, serves "+shortDigest(a.Value.said.Digest.String()))
-	}
-	return printPosted(s, j.order, r, status, lines, failed)
+	return done(s, j.order, r, Healthy, func(said *api.Steered) string { return "done, serves " + shortDigest(said.Digest.String()) }, trouble)
 }
 
 // first returns the replica that reports what would change.
