@@ -17,6 +17,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -254,6 +255,17 @@ func usagef(format string, args ...any) error { return options.Usagef(format, ar
 func usageError(err error) error { return &options.Error{Err: err} }
 
 func unexpected(arg string) error { return usagef("unexpected argument %q", arg) }
+
+// parameters returns the parameters of a request, names and values in turn, without the empty ones.
+func parameters(pairs ...string) url.Values {
+	q := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return q
+}
 
 // ask asks the replicas of clusters, within the limits of the flags.
 func ask[T any](ctx context.Context, s *session, clusters []Cluster, question func(context.Context, Replica) (T, error)) []query.Reply[T] {

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -35,12 +34,7 @@ func (j *problemsJob) define(flags *options.Flags) {
 }
 
 func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
-	q := url.Values{}
-	for name, val := range map[string]string{"namespace": j.namespace, "kind": j.kind, "name": j.name, "reason": j.reason, "severity": j.severity} {
-		if val != "" {
-			q.Set(name, val)
-		}
-	}
+	q := parameters("namespace", j.namespace, "kind", j.kind, "name", j.name, "reason", j.reason, "severity", j.severity)
 	replies := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*api.Problems, error) {
 		l := &api.Problems{}
 		_, err := query.Get(ctx, r.Support, api.PathProblems, q, l)

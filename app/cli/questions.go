@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -32,14 +31,7 @@ func (j *explainJob) define(flags *options.Flags) {
 
 // askExplain asks the support listener of a route server.
 func askExplain(ctx context.Context, l *Listener, what explain.Query) (*explain.Explanation, []byte, error) {
-	q := url.Values{}
-	for name, val := range map[string]string{
-		"kind": string(what.Kind), "namespace": what.Namespace, "name": what.Name, "route": what.Route, "host": what.Host,
-	} {
-		if val != "" {
-			q.Set(name, val)
-		}
-	}
+	q := parameters("kind", string(what.Kind), "namespace", what.Namespace, "name", what.Name, "route", what.Route, "host", what.Host)
 	e := &explain.Explanation{}
 	p, err := query.Get(ctx, l, api.PathExplain, q, e, http.StatusNotFound)
 	if err != nil {
@@ -163,9 +155,6 @@ type matchJob struct {
 	at      string
 }
 
-// clientTime is the flag for when the request arrives.
-const clientTime = "at"
-
 func (j *matchJob) define(flags *options.Flags) {
 	j.request.Header = map[string][]string{}
 	j.proxy = match.Options{ValidateQuery: true, Zone: time.LoadLocation}
@@ -254,12 +243,8 @@ func (j *matchJob) here(ctx context.Context, s *session, place string) (*spoken,
 
 // there asks the replicas.
 func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
-	q := url.Values{"url": {s.args[0]}, "method": {j.request.Method}, "header": j.headers}
-	for name, val := range map[string]string{"from": j.request.RemoteAddr, clientTime: j.at} {
-		if val != "" {
-			q.Set(name, val)
-		}
-	}
+	q := parameters("url", s.args[0], "method", j.request.Method, "from", j.request.RemoteAddr, "at", j.at)
+	q["header"] = j.headers
 	for name, val := range map[string]bool{
 		"normalize-host": j.proxy.NormalizeHost, "ignore-trailing-slash": j.proxy.IgnoreTrailingSlash, "rfc-patch-path": j.proxy.RFCPatchPath,
 		"validate-query": j.proxy.ValidateQuery,

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/api"
@@ -179,7 +178,6 @@ type steerJob struct {
 	all           bool
 	to            string // of a rollback
 	deleted       bool
-	progress      sync.Mutex // of lines about it
 }
 
 func (j *steerJob) define(flags *options.Flags) {
@@ -236,30 +234,35 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 		return Trouble, err
 	}
 	c := s.clusters[0]
-	first, err := j.first(ctx, s, c)
-	if err != nil {
-		return Trouble, err
+	if j.order == api.SteerRollback {
+		if c, err = s.storyteller(ctx); err != nil {
+			return Trouble, err
+		}
 	}
-	planned, err := j.preview(ctx, s, first, form)
-	if err != nil {
-		return Trouble, fmt.Errorf("%s%w", query.Label(c.Name, first.Name), err)
+	dry := maps.Clone(form)
+	dry.Set("dry", "true")
+	preview := ask(ctx, s, []Cluster{c}, func(ctx context.Context, r Replica) (*answer[api.Steered], error) {
+		return post[api.Steered](ctx, r, api.PathSteering, dry)
+	})[0]
+	if len(preview.Answered()) == 0 {
+		return Trouble, errors.New(strings.Join(preview.Missing(), "; "))
 	}
+	first, planned := preview.Answered()[0].Replica, &preview.Answered()[0].Value.said
 	if j.dry && s.output == "json" {
 		return Healthy, writeDocument(s.std.Out, document{
 			Command: j.order, Clusters: []documentCluster{{Name: c.Name, Replicas: []documentReplica{}, Answer: planned}},
 		})
 	}
-	j.show(s, first.Name, planned)
+	j.show(s, first, planned)
 	if j.dry {
 		return Healthy, nil
 	}
 	if sure, err := j.confirmed(s, "Do this on every replica"); err != nil || !sure {
 		return Unhealthy, err
 	}
-	parts := *s // each has the time limit of a command
-	parts.timeout *= time.Duration(1 + len(planned.Pins)/pinsPerCommand)
-	r := ask(ctx, &parts, []Cluster{c}, func(ctx context.Context, r Replica) (*answer[api.Steered], error) {
-		return j.carryOut(ctx, s, r, form, planned)
+	s.timeout *= time.Duration(1 + len(planned.Pins)/pinsPerCommand)
+	r := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*answer[api.Steered], error) {
+		return j.carryOut(ctx, r, form, planned)
 	})[0]
 	trouble := ""
 	if len(r.Answered()) < len(r.Answers) || len(r.Answers) == 0 {
@@ -268,38 +271,9 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 	return done(s, j.order, r, Healthy, func(said *api.Steered) string { return "done, serves " + shortDigest(said.Digest.String()) }, trouble)
 }
 
-// first returns the replica that reports what would change.
-func (j *steerJob) first(ctx context.Context, s *session, c Cluster) (Replica, error) {
-	if j.order == api.SteerRollback {
-		return storyteller(ctx, s, c)
-	}
-	replicas, err := c.Find(ctx)
-	if err != nil {
-		return Replica{}, err
-	}
-	i := slices.IndexFunc(replicas, func(r Replica) bool { return r.Fault == "" })
-	if i < 0 {
-		return Replica{}, errors.New("no replica can be asked")
-	}
-	return replicas[i], nil
-}
-
-// preview queries what would change.
-func (j *steerJob) preview(ctx context.Context, s *session, r Replica, form url.Values) (*api.Steered, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	dry := maps.Clone(form)
-	dry.Set("dry", "true")
-	answer, err := post[api.Steered](ctx, r, api.PathSteering, dry)
-	if err != nil {
-		return nil, err
-	}
-	return &answer.said, nil
-}
-
 // carryOut sends the command to one replica. For a rollback it names the versions, because replicas number their entries
 // differently.
-func (j *steerJob) carryOut(ctx context.Context, s *session, r Replica, form url.Values, planned *api.Steered) (last *answer[api.Steered], err error) {
+func (j *steerJob) carryOut(ctx context.Context, r Replica, form url.Values, planned *api.Steered) (last *answer[api.Steered], err error) {
 	if j.order != api.SteerRollback || len(planned.Pins) == 0 {
 		return post[api.Steered](ctx, r, api.PathSteering, form)
 	}
@@ -310,20 +284,11 @@ func (j *steerJob) carryOut(ctx context.Context, s *session, r Replica, form url
 	form.Set("of", of)
 	done := 0
 	for pins := range slices.Chunk(planned.Pins, pinsPerCommand) {
-		one := maps.Clone(form)
-		one["pin"] = pins
-		part, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("no answer within %v", s.timeout))
-		last, err = query.Bounded(part, func(ctx context.Context) (*answer[api.Steered], error) {
-			return post[api.Steered](ctx, r, api.PathSteering, one)
-		})
-		if cancel(); err != nil {
-			return nil, fmt.Errorf("%d of %s pinned, then: %w", done, shadowdiff.Plural(len(planned.Pins), "object"), err)
+		form["pin"] = pins
+		if last, err = post[api.Steered](ctx, r, api.PathSteering, form); err != nil {
+			return nil, fmt.Errorf("%d of %s pinned, then: %w", done, shadowdiff.Plural(len(planned.Pins), "object"), cmp.Or(context.Cause(ctx), err))
 		}
-		if done += len(pins); len(planned.Pins) > pinsPerCommand {
-			j.progress.Lock()
-			writeLines(s.std.Err, []string{fmt.Sprintf("%s: %d of %s pinned", r.Name, done, shadowdiff.Plural(len(planned.Pins), "object"))})
-			j.progress.Unlock()
-		}
+		done += len(pins)
 	}
 	return last, nil
 }
