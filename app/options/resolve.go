@@ -14,8 +14,7 @@ var ErrChecked = errors.New("only a check of the settings requested")
 type Env struct {
 	// Environ holds the environment variables in the form of os.Environ.
 	Environ []string
-	// ReadFile reads the configuration file, like os.ReadFile. It is called at most once. If it is nil, a configuration file is
-	// an error.
+	// ReadFile reads the configuration file, like os.ReadFile.
 	ReadFile func(name string) ([]byte, error)
 }
 

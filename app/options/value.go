@@ -204,7 +204,7 @@ func Settings(word *Value, set map[string]bool, all ...Setting) *Value {
 	for i, s := range all {
 		names[i] = s.Name
 	}
-	v := &Value{kind: "SETTING=VALUE,…", repeat: true, settings: all}
+	v := &Value{kind: "SETTING=VALUE,...", repeat: true, settings: all}
 	if word != nil {
 		v.kind, v.def = word.kind+","+v.kind, word.def
 	}
