@@ -1,6 +1,7 @@
 package options
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -385,24 +386,19 @@ func (f *Flags) peers(c *RouteServer) {
 
 // peersURL converts HOST:PORT or a URL to a URL.
 func peersURL(s, scheme string) (string, error) {
-	const form = "HOST:PORT or http(s)://HOST:PORT"
-	text := s
 	if !strings.Contains(s, "://") {
-		text = scheme + "://" + s
+		s = scheme + "://" + s
 	}
-	u, err := plainURL(text, form)
-	switch {
-	case err != nil:
-		return "", err
-	case strings.Trim(u.Path, "/") != "":
-		return "", fmt.Errorf("%s: must be "+form, clip(u.Redacted()))
-	case u.Port() == "":
-		return "", fmt.Errorf("%s: must be "+form+", with the port that the replicas listen on", clip(s))
+	u, err := url.Parse(s)
+	if err != nil {
+		return "", errors.New("must be HOST:PORT or http(s)://HOST:PORT") // the text may have a password
 	}
-	if n, err := strconv.Atoi(u.Port()); err != nil || n < 1 || n > 65535 {
-		return "", fmt.Errorf("%s: the port must be from 1 to 65535", clip(s))
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	plain := url.URL{Scheme: u.Scheme, Host: u.Host}
+	if err != nil || port == 0 || u.Scheme != "http" && u.Scheme != "https" || plain.String() != strings.TrimSuffix(s, "/") {
+		return "", fmt.Errorf("%s: must be HOST:PORT or http(s)://HOST:PORT, with the port that the replicas listen on", clip(u.Redacted()))
 	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), nil
+	return plain.String(), nil
 }
 
 // CompileFlags declares the flags of the command that prints a table. Its positional arguments are manifests, like the values of

@@ -95,7 +95,7 @@ var allowed = map[string][]string{
 
 	// binaries
 	"cmd/dataplane-client": {"app/cli", "app/httpserve", "app/options", "app/program", "app/query", "app/sidecar"},
-	"cmd/kubectl-routesrv": {"app/cli", "app/forward", "app/options", "app/program"},
+	"cmd/kubectl-routesrv": {"app/cli", "app/forward", "app/program"},
 	"cmd/routesrv":         {"compile/rules", "app/webhook", "app/cli", "app/options", "app/program", "app/query", "dataplane", "fleet", "app/httpserve", "app/server", "shadowdiff", "table"},
 }
 
