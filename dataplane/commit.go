@@ -51,7 +51,11 @@ func (c *Client) handle(s *server, seen tables, a *answer) (result string, f *Er
 
 // offer offers a candidate to the publisher, unless an acceptance came after the request: then the answer refers to an old state.
 func (c *Client) offer(seen tables, next *publish.Candidate) (result string) {
-	next.Read = sourceReadOf(next)
+	backends := next.State == api.StateBackendsHeld
+	next.Read = table.Read{ // it is unknown up to which revision the table is complete
+		Newest: next.Table.Revision(), Held: backends || next.State == api.StateHeld, Backends: backends,
+		Stale: next.State == api.StateStale, At: next.Read.At,
+	}
 	switch o := c.publisher.Begin().OfferSeen(seen.View, *next); o.Result {
 	case publish.Overtaken:
 		c.Recheck()
@@ -75,16 +79,6 @@ func (c *Client) applied() {
 	s := c.publisher.Served()
 	c.cfg.Metrics.show(s)
 	c.log.Info("table applied", append(describe(s.Table), "origin", s.Origin)...)
-}
-
-// sourceReadOf returns the read of the source that a server's answer reports. It is unknown up to which revision the table is
-// complete.
-func sourceReadOf(c *publish.Candidate) table.Read {
-	backends := c.State == api.StateBackendsHeld
-	return table.Read{
-		Newest: c.Table.Revision(), Held: backends || c.State == api.StateHeld, Backends: backends,
-		Stale: c.State == api.StateStale, At: c.Read.At,
-	}
 }
 
 // verify creates a candidate from an answer with a table or a delta. It does not parse a known text again.
@@ -172,13 +166,20 @@ func meant(seen tables, a *answer) (*publish.Candidate, *Error) {
 	return &next, nil
 }
 
+// maxNames is how many ETags may name one table.
+const maxNames = 3
+
 // confirming completes a candidate from an answer that shows the served table: the table's origin stays. Its names stay, too, and
 // are sent to servers, if this server does not know how new the table is, because another one may.
 func confirming(served *publish.Served, next *publish.Candidate) {
 	next.Origin = served.Origin
 	revision := max(served.Table.Revision(), next.Table.Revision())
 	if newest := api.ParseEntity(firstOf(next.Names)); newest.Tag.Revision < revision {
-		next.Names = appendNew(next.Names, served.Names)
+		for _, name := range served.Names {
+			if len(next.Names) < maxNames && !slices.Contains(next.Names, name) {
+				next.Names = append(slices.Clip(next.Names), name)
+			}
+		}
 	}
 }
 
@@ -205,19 +206,6 @@ func (c *Client) olderThan(s *server, seen tables, next *publish.Candidate) bool
 	c.dedup.Log(slog.LevelWarn, "route server insists on an older table", s.name, "url", s.name, "revision", revision, "applied_revision", seen.Served.Table.Revision(),
 		"digest", next.Table.Digest().String())
 	return false
-}
-
-// maxNames is how many ETags may name one table.
-const maxNames = 3
-
-func appendNew(names, more []string) []string {
-	names = slices.Clone(names)
-	for _, name := range more {
-		if len(names) < maxNames && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // Accept applies the held table at once; see [publish.Publisher.Accept].

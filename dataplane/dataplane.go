@@ -24,37 +24,20 @@
 //
 // Atomic: every table that it has was sent by a server as a whole. Last known good: no failure of any server, and no restart,
 // removes the last applied table. Guarded: the guard holds a table that looks like an accident. Monotonic: it does not move to an
-// older revision, unless the server insists (below).
+// older revision, unless the same server has sent one in two consecutive polls: then the cluster was restored from a backup.
+// Tables without a revision have no order and are accepted.
 //
-// # Verify, then commit
+// An answer is a candidate only if the SHA-256 of its decoded text, or of the text that its delta leads to, is the digest in the
+// ETag, which all route servers send, including the reference; if it parses completely, as routes with distinct ids; and if
+// X-Count, if present, equals their number. A failure changes nothing, not even the ETag of the next request. Requests name a
+// held table beside the applied one, so it is downloaded once.
 //
-// The body of an answer is decoded with a limit on the result. It is a candidate only if
+// A stream is another transport for answers: its deltas go through the same verification, guard and commit, and its event
+// "current" corresponds to a 304. Actions that many clients would take at the same moment are spread over time.
 //
-//   - the transfer ended as announced: the length is that of Content-Length, and the encoding is whole;
-//   - the SHA-256 of the decoded text is the digest in the ETag, which all route servers send, including the reference;
-//   - it parses completely, as routes with distinct ids, and X-Count, if present, equals their number.
-//
-// For a delta, the digest is computed over the whole text that it leads to. After a delta that does not verify, the client
-// fetches the full table in the same round, and asks that server for none for ten minutes. A failure changes nothing, not even
-// the ETag of the next request.
-//
-// A held table is kept beside the applied one, and requests name both, so it is downloaded once.
-//
-// # Streams
-//
-// A stream is another transport for answers, not a second client: its deltas go through the same verification, guard and commit
-// as a body. The event "current" corresponds to a 304. With UpdateMode [Auto] the client polls once, and then opens a stream; if
-// that fails twice, it polls for a while. Actions that many clients would take at the same moment are spread over time.
-//
-// # Order and freshness
-//
-// Servers poll independently and may lag behind each other. The client accepts a table with a lower revision than its own only
-// after the same server has sent one in two consecutive polls: then the cluster was restored from a backup. Tables without a
-// revision have no order and are accepted.
-//
-// The client knows the time of the source's read only from evidence: X-Source-Read, or "source_read" of a stream; for a server
-// that sends neither, the Date and Age of its answer. An answer without evidence confirms the table but does not change the time
-// of the read, so that a cache cannot hide the loss of the source.
+// The time of the source's read comes only from evidence: X-Source-Read, or "source_read" of a stream; for a server that sends
+// neither, the Date of its answer. An answer without evidence confirms the table but does not change the time of the read, so
+// that a cache cannot hide the loss of the source.
 //
 // # Caveats
 //
@@ -103,18 +86,15 @@ type Config struct {
 	UpdateMode UpdateMode
 	// Interval is the time between two polls, with jitter of a tenth. Default DefaultInterval, at least 1 ms.
 	Interval time.Duration
-	// Timeout is the deadline of one exchange, from dialling to the last byte, independent of Interval. A round takes at most
-	// three times as long. Default DefaultTimeout.
+	// Timeout is the deadline of one exchange, from dialling to the last byte; a round takes at most three times as long. Default
+	// DefaultTimeout.
 	Timeout time.Duration
-	// MaxBackoff is the longest time for which a failing server is not asked; the shortest is Interval. Default
-	// 30 seconds, or Interval if that is longer.
+	// MaxBackoff is the longest time for which a failing server is not asked. Default 30 seconds, or Interval if that is longer.
 	MaxBackoff time.Duration
 	// MaxBytes limits a body, both received and decoded, an event of a stream, the text that a delta leads to, and the
-	// last-known-good file. The default is four times the last table, at least 64 MiB; before the first table it is
-	// 512 MiB; in any case at most a quarter of Memory.
-	MaxBytes int64
-	// Memory is how many bytes this process may use, 0 if unknown.
-	Memory int64
+	// last-known-good file. The default is four times the last table, at least 64 MiB, and 512 MiB before the first table; in any
+	// case at most a quarter of Memory, the bytes that this process may use, unless that is 0.
+	MaxBytes, Memory int64
 
 	// Guard sets the limits beyond which a table is held back.
 	Guard guard.Config
@@ -122,12 +102,10 @@ type Config struct {
 	// Decided is told about each hold and its release: see publish.Config.
 	Decided func(api.Decision)
 
-	// StateDir is the folder of the last-known-good file ([publish.LastKnownGoodFile]): a valid eskip document with its metadata in
-	// comments, mode 0600. The client creates a missing folder with mode 0700. Empty means no file.
+	// StateDir is the folder of the last-known-good file ([publish.LastKnownGoodFile]). Empty means no file.
 	StateDir string
 	// Unproven reports whether the last-known-good file must not have a table yet, because no proxy has run with it. The file then
-	// keeps the table before, until [publish.Publisher.Prove]. It must not call the Client. nil means that the file has each applied
-	// table.
+	// keeps the table before, until [publish.Publisher.Prove]. It must not call the Client. It may be nil.
 	Unproven func(table.Digest) bool
 
 	// Transport sends the requests, and configures TLS. nil means [NewTransport].
@@ -135,13 +113,11 @@ type Config struct {
 	// Sink serves the tables: first the one of the last-known-good file as stale, if Boot is called, then each applied one. It
 	// must not call the Client. It may be nil.
 	Sink publish.Sink
-
 	// Ended is told how each round of polling, attempt to open a stream, and confirmation over a stream ended. It must not call the
 	// Client. It may be nil.
 	Ended func(err error)
-
-	// Identity returns how the client identifies itself with each request: the value of the header Routesrv-Client. It is called
-	// concurrently, and must not call the Client. nil or an empty value sends none.
+	// Identity returns the value of the header Routesrv-Client for each request; empty sends none. It is called concurrently, and
+	// must not call the Client. It may be nil.
 	Identity func() string
 
 	Logger  *slog.Logger // nil means no log

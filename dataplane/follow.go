@@ -59,7 +59,6 @@ func (c *Client) follow(ctx context.Context) *ending {
 	defer st.close()
 	c.transport.polled = false
 	c.using(transportStream)
-	c.cfg.Metrics.connected.Set(1)
 	c.update(func(l *loopState) {
 		l.stream = api.FetchStream{Connected: st.connected, URL: st.server.name}
 	})
@@ -67,7 +66,7 @@ func (c *Client) follow(ctx context.Context) *ending {
 
 	end = c.listen(ctx, st)
 	st.close()
-	c.cfg.Metrics.connected.Set(0)
+	c.using("")
 	c.update(func(l *loopState) { l.stream.Connected = time.Time{} })
 	if ctx.Err() != nil {
 		return end

@@ -116,9 +116,8 @@ func (c *Client) inUse() *server {
 	return c.servers[max(i, 0)]
 }
 
-// namesOf returns the ETags of a table on route servers, in the encodings that the client accepts. A table from a file has no
-// ETag. Any of its names works, because servers use only the digest and the revision. A server with other kinds of ETags does not
-// recognise these, and sends the table.
+// namesOf returns the ETags of a table from a file, in the encodings that the client accepts: servers use only the digest and the
+// revision.
 func namesOf(t *table.Table) []string {
 	zstd, gzip := api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Zstd}, api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Gzip}
 	return []string{zstd.String(), gzip.String()}
@@ -196,7 +195,6 @@ type Metrics struct {
 	verifyFailures *prometheus.CounterVec
 	deltas         *prometheus.CounterVec
 	transport      *prometheus.GaugeVec
-	connected      prometheus.Gauge
 	reconnects     *prometheus.CounterVec
 	received       prometheus.Counter
 	duration       prometheus.Histogram
@@ -220,7 +218,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		verifyFailures: made.Counters("dataplane_verify_failures_total", "Exchanges with the result rejected.", "reason", series.Texts(verifyReasons)...),
 		deltas:         made.Counters("dataplane_deltas_total", "Deltas: applied, failed (did not verify), or full (the whole table came).", "result", deltaApplied, deltaRejected, deltaFull),
 		transport:      made.Gauges("dataplane_transport", "1 for the transport in use: stream or poll.", "transport"),
-		connected:      made.Gauge("dataplane_stream_connected", "1 while a stream is open."),
 		reconnects:     made.Counters("dataplane_stream_reconnects_total", "Streams that ended or could not be opened.", "reason", series.Texts(endReasons)...),
 		received:       made.Counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
 		duration: made.Histogram("dataplane_fetch_duration_seconds", "Duration of exchanges, with verification.",

@@ -153,13 +153,6 @@ func TestCurrentIsWhatA304Is(t *testing.T) {
 		if got := c.Current().Revision(); got != 9 {
 			t.Errorf("revision %d, want that of the id, 9", got)
 		}
-		for series, want := range map[string]float64{
-			"dataplane_stream_connected": 1,
-		} {
-			if got := s.metric(series); got != want {
-				t.Errorf("%s is %v, want %v", series, got, want)
-			}
-		}
 		if got := s.metric("dataplane_transport", "transport", "stream"); got != 1 {
 			t.Errorf("transport stream is %v", got)
 		}

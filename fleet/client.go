@@ -94,11 +94,6 @@ func (c *client) learn(now time.Time) {
 	}
 }
 
-// reached reports whether the client holds the version with the number or a later one.
-func (c *client) reached(order uint64) bool {
-	return c.Holds != nil && max(c.order, c.aheadOf) >= order
-}
-
 // rejects reports whether the client has reported that it does not accept the table, and has not been seen with another one
 // since.
 func (c *client) rejects() bool {

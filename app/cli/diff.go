@@ -181,8 +181,7 @@ func loadReplica(s *session) func(context.Context, Replica) (*tables.Table, erro
 		if s.tls != (options.TLSFiles{}) {
 			scheme = "https"
 		}
-		reader := tables.New(tables.Config{Timeout: s.timeout, Transport: transport, MaxRedirects: -1})
-		defer reader.Close()
+		reader := tables.New(tables.Config{Timeout: s.timeout, Transport: transport})
 		return reader.Load(ctx, scheme+"://"+r.Host+"/routes")
 	}
 }

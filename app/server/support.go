@@ -59,7 +59,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	}
 	all = append(all, s.console().Endpoints()...)
 	if s.cfg.EnableProfile {
-		all = append(all, httpserve.Profiles()...)
+		all = append(all, httpserve.Profiles())
 	}
 	for i := range all {
 		all[i].Listener = httpserve.SupportListener
@@ -67,7 +67,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	if s.history != nil {
 		all = append(all, s.steeringEndpoint())
 	}
-	return append(all, httpserve.AcceptEndpoints(s.tables.Accept, acceptCommand, s.log)...)
+	return append(all, httpserve.AcceptEndpoint(s.tables.Accept, s.log))
 }
 
 // report returns the status.

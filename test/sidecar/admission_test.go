@@ -121,21 +121,15 @@ func TestWhoReadsTheSupportListener(t *testing.T) {
 				if e.Listener != httpserve.SupportListener || strings.HasPrefix(e.Path, "/debug/pprof/profile") || strings.HasPrefix(e.Path, "/debug/pprof/trace") {
 					continue // those two take long, and are in the same list
 				}
-				class, method := all, http.MethodGet
+				class := all
 				switch e.Path {
 				case "/livez", "/readyz", "/health", "/fresh", "/metrics":
 					class = scrapes
-				case "/guard/accept":
-					method = http.MethodPost
 				}
 				want := strings.HasPrefix(tt.want, class)
-				got := s.status(t, method, e.Path)
+				got := s.status(t, http.MethodGet, e.Path)
 				answered := got == http.StatusOK || got == http.StatusNoContent || e.Path == "/guard/held" && got == http.StatusNotFound
 				switch {
-				case e.Path == "/guard/accept":
-					if got != http.StatusMethodNotAllowed {
-						t.Errorf("%s: %d", e.Path, got)
-					}
 				case want && !answered, !want && got != http.StatusForbidden:
 					t.Errorf("%s: %d, want an answer: %t", e.Path, got, want)
 				}
