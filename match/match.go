@@ -58,9 +58,9 @@ const (
 
 // Refusal is a route that a proxy does not use.
 type Refusal struct {
-	Route  *eskip.Route
-	Reason Reason
-	Text   string // the mistake
+	Route  *eskip.Route `json:"-"`
+	Reason Reason       `json:"reason"`
+	Text   string       `json:"text"` // the mistake
 }
 
 // Table holds the routes of a proxy, prepared for requests.
@@ -132,20 +132,20 @@ func (r *Result) Winner() *eskip.Route {
 // Outcome is a route that may win.
 type Outcome struct {
 	// Route is nil if no route matches.
-	Route *eskip.Route
+	Route *eskip.Route `json:"-"`
 	// Place is the path predicate that determines the route's place, if it has one.
-	Place string
+	Place string `json:"place,omitempty"`
 	// Weight orders routes at one place.
-	Weight int
+	Weight int `json:"weight"`
 	// Params are the values of the wildcards.
-	Params map[string]string
+	Params map[string]string `json:"params,omitempty"`
 	// Open are the undecided predicates: all of them hold if the route wins.
-	Open []Undecided
+	Open []Undecided `json:"undecided,omitempty"`
 	// Ties are the ids of routes with the same weight at the same place that also match or may match: which one wins is
 	// arbitrary.
-	Ties []string
+	Ties []string `json:"ties,omitempty"`
 	// Notes name the conditions under which a proxy has the route.
-	Notes []string
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Undecided is a predicate that cannot be evaluated outside the proxy.
@@ -180,9 +180,9 @@ const (
 type Warning struct {
 	Refusal
 	// Ahead reports whether the search would have reached the route before all routes that may win.
-	Ahead bool
+	Ahead bool `json:"wins"`
 	// Partly is set if the refusal concerns predicates: the predicates that can be evaluated hold.
-	Partly bool
+	Partly bool `json:"partly,omitempty"`
 }
 
 type hit struct {

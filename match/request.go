@@ -33,6 +33,17 @@ type Request struct {
 	Slack time.Duration
 }
 
+// URL returns the URL of the request for a client. The scheme is the header X-Forwarded-Proto, by default https.
+func (r *Request) URL() string {
+	scheme := "https"
+	for name, lines := range r.Header {
+		if strings.EqualFold(name, "X-Forwarded-Proto") && len(lines) == 1 {
+			scheme = lines[0]
+		}
+	}
+	return scheme + "://" + r.Host + r.Target
+}
+
 // Answer is an answer of the proxy itself, before it looks for a route.
 type Answer struct {
 	Status int    `json:"status"`

@@ -52,8 +52,6 @@ type Meta struct {
 type Tracker struct {
 	cfg   TrackerConfig
 	known map[Key]*sighting
-	// beyond is the history of having more differences than MaxTracked.
-	beyond trace
 
 	comparisons uint64
 	last        time.Time // of the last comparison
@@ -146,12 +144,7 @@ func (t *Tracker) differences(all []Difference, m Meta, o *Observation) (clean b
 			*o.Pending.of(d.Kind)++
 		}
 	}
-	if o.Beyond == 0 {
-		t.beyond = trace{}
-		return clean
-	}
-	lasting, _ := t.follow(&t.beyond, m)
-	return clean && !lasting
+	return clean && o.Beyond == 0
 }
 
 // see records a sighting, of a changed route by its parts. lasting means that some has lasted as long as one without revisions
