@@ -149,7 +149,3 @@ func (d *difference) request(q member) {
 	}
 	d.changes[backends].move(q, had, has, true)
 }
-
-func (d *difference) lostObjects() int {
-	return len(d.changes[ingresses].gone) + len(d.changes[routeGroups].gone)
-}

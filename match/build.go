@@ -27,13 +27,6 @@ type builder struct {
 	catalogue *catalogue.Catalogue
 }
 
-func newBuilder(o Options) *builder {
-	return &builder{options: o, exprs: expressions{}, catalogue: catalogue.New(catalogue.Options{
-		ForwardBackendURL: o.ForwardBackendURL, DisabledFilters: o.DisabledFilters, ExtraFilters: o.ExtraFilters,
-		ExtraPredicates: o.ExtraPredicates, Zone: o.Zone,
-	})}
-}
-
 // entry fills in the entry of a route, with every condition of a refused one that can be evaluated.
 func (b *builder) entry(e *entry, r *eskip.Route) {
 	e.route = r
@@ -110,7 +103,7 @@ func (b *builder) fields(e *entry) {
 		e.weight++
 		x, err := b.exprs.get(text)
 		if err != nil {
-			x, err = b.exprs.get(meantHost(text))
+			x, err = b.exprs.get(strings.ReplaceAll(text, "*[.]", "[^.]+[.]")) // the probable meaning of a wildcard, for warnings
 		}
 		if err != nil {
 			e.partly = true
@@ -148,9 +141,6 @@ func (b *builder) fields(e *entry) {
 	})
 	e.conditions = append(e.conditions, others...)
 }
-
-// meantHost returns the probable meaning of a wildcard in the host of an Ingress, which no proxy can compile, for warnings.
-func meantHost(expr string) string { return strings.ReplaceAll(expr, "*[.]", "[^.]+[.]") }
 
 // headers appends one condition for each distinct header name in canonical case; their number also counts for the weight. Of
 // several spellings of a name the reference keeps an arbitrary one.

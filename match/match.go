@@ -75,7 +75,10 @@ type Table struct {
 // New builds a table from the routes of one document. It keeps them, so they must not change, and returns those that a proxy
 // does not use.
 func New(routes []*eskip.Route, o Options) (*Table, []Refusal) {
-	b := newBuilder(o)
+	b := &builder{options: o, exprs: expressions{}, catalogue: catalogue.New(catalogue.Options{
+		ForwardBackendURL: o.ForwardBackendURL, DisabledFilters: o.DisabledFilters, ExtraFilters: o.ExtraFilters,
+		ExtraPredicates: o.ExtraPredicates, Zone: o.Zone,
+	})}
 	t := &Table{options: o, catalogue: b.catalogue, routes: newIndex(), refused: newIndex()}
 	last := make(map[string]int, len(routes))
 	for i, r := range routes {

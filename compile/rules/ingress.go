@@ -159,7 +159,7 @@ func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role, share
 	if len(g.Routes) == 0 {
 		g.FirstHosts = r.HostRegexps
 	}
-	g.CatchAll = g.CatchAll || countsAsCatchAll(r)
+	g.CatchAll = g.CatchAll || len(r.PathRegexps) == 0 || slices.Contains(r.PathRegexps, "^/") // as in the reference
 	b.finish(&g.Routes, r, role, sharers)
 }
 
@@ -183,19 +183,12 @@ func setPath(r *eskip.Route, mode PathMode, p *kube.IngressPath) {
 func (b *ingressBuilder) appendPredicates(r *eskip.Route) {
 	if b.ann.pathMode == PathModePathPrefix {
 		for _, p := range b.ann.predicates {
-			if isPathPredicate(p) {
-				r.Predicates = withoutFirstPath(r.Predicates)
+			if at := slices.IndexFunc(r.Predicates, isPathPredicate); at >= 0 && isPathPredicate(p) {
+				r.Predicates = append(r.Predicates[:at:at], r.Predicates[at+1:]...)
 			}
 		}
 	}
 	r.Predicates = append(r.Predicates, b.ann.predicates...)
-}
-
-func withoutFirstPath(ps []*eskip.Predicate) []*eskip.Predicate {
-	if at := slices.IndexFunc(ps, isPathPredicate); at >= 0 {
-		return append(ps[:at:at], ps[at+1:]...)
-	}
-	return ps
 }
 
 func (b *ingressBuilder) defaultFilters(r *eskip.Route, service string) {

@@ -75,8 +75,9 @@ func (s *Set) Fixed() *Unit {
 		u.finish(&u.Global, globalRedirect(s.HTTPSRedirectCode), companion, 1)
 	}
 	if s.OAuthGrantCallback {
-		// It is added after the default filters, so it has none.
-		u.edit(&u.Global, oauthCallback(s.OAuthCallbackPath), companion, 1)
+		r := shunt(routeid.OAuthCallback, filter("grantCallback"))
+		r.Path = s.OAuthCallbackPath
+		u.edit(&u.Global, r, companion, 1) // added after the default filters, so it has none
 	}
 	return u.done()
 }
@@ -133,10 +134,4 @@ func healthcheckRoutes(set *Set) []*eskip.Route {
 	up.Predicates = []*eskip.Predicate{predicate(source, networks...)}
 	down.Predicates = []*eskip.Predicate{predicate(source, networks...), predicate("Shutdown")}
 	return []*eskip.Route{up, down}
-}
-
-func oauthCallback(path string) *eskip.Route {
-	r := shunt(routeid.OAuthCallback, filter("grantCallback"))
-	r.Path = path
-	return r
 }
