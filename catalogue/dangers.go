@@ -258,7 +258,6 @@ func WithoutKillers(checked, t *table.Table) (*table.Table, []Killer) {
 // hints are parts of canonical text. Each route that breaks a rule contains at least one of them. They must not be changed.
 var hints = []string{"admissionControl(", "compress(-", "atelimit(", "hunks(", "teeLoopback(", "basicAuth("}
 
-// authenticating are the name prefixes of filters that authenticate or authorize clients.
 var authenticating = []string{
 	"basicAuth", "grantClaimsQuery", "jwtValidation", "mtlsAuthn", "oauth", "oidcClaimsQuery", "opaAuthorizeRequest", "secureOauth", "webhook",
 }

@@ -81,7 +81,6 @@ func (x *explainer) leftOut(o *Object, r *eskip.Route, s match.Request) {
 	}
 }
 
-// checkLost reports a route whose requests other routes of its object take.
 func (x *explainer) checkLost(owner kube.Ref, id string, meant []match.Request, own map[string]bool) {
 	var first *eskip.Route
 	var why, url string

@@ -172,7 +172,6 @@ func (x *explainer) ask(owner kube.Ref, id string, s match.Request, own map[stri
 	return q, true
 }
 
-// advantages describe why the winning route comes first.
 var advantages = map[match.Behind]string{
 	match.LessSpecific: "its path is more specific",
 	match.NoPath:       "a path (Prefix, Exact, path, pathSubtree) wins over an expression (ImplementationSpecific, pathRegexp), whatever it contains",

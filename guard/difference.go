@@ -6,7 +6,6 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// change lists the members that an aspect loses and gains from one table to the next.
 type change struct {
 	gone []member // lost
 	come []member // gained

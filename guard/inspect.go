@@ -123,7 +123,6 @@ func (g *Guard) tooMuch(d *difference, k aspect, broken func(count) bool, verb s
 	return ""
 }
 
-// size returns how many members the base has; 0 if it is not counted yet.
 func (g *Guard) size(k aspect) int {
 	if g.census == nil {
 		return 0

@@ -10,7 +10,6 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// entry is a route prepared for matching.
 type entry struct {
 	route      *eskip.Route
 	patterns   []pattern // one for Path or PathSubtree; none in the root stage; more only for a refused route

@@ -63,10 +63,6 @@ type request struct {
 
 	time  time.Time
 	slack time.Duration
-
-	cookies map[string]string // filled in by cookie
-	claims  map[string]any    // filled in by payload
-	jwtRead bool
 }
 
 func prepare(in Request, o Options) (*request, *Answer) {
@@ -205,23 +201,18 @@ func (r *request) first(name string) (string, bool) {
 }
 
 func (r *request) cookie(name string) (string, bool) {
-	if r.cookies == nil {
-		r.cookies = map[string]string{}
-		for _, line := range r.header["Cookie"] {
-			for part := range strings.SplitSeq(line, ";") {
-				name, val, _ := strings.Cut(textproto.TrimString(part), "=")
-				name = textproto.TrimString(name)
-				if len(val) > 1 && val[0] == '"' && val[len(val)-1] == '"' {
-					val = val[1 : len(val)-1]
-				}
-				if _, again := r.cookies[name]; !again && name != "" && validCookie(val) {
-					r.cookies[name] = val
-				}
+	for _, line := range r.header["Cookie"] {
+		for part := range strings.SplitSeq(line, ";") {
+			key, val, _ := strings.Cut(textproto.TrimString(part), "=")
+			if len(val) > 1 && val[0] == '"' && val[len(val)-1] == '"' {
+				val = val[1 : len(val)-1]
+			}
+			if textproto.TrimString(key) == name && name != "" && validCookie(val) {
+				return val, true
 			}
 		}
 	}
-	val, ok := r.cookies[name]
-	return val, ok
+	return "", false
 }
 
 func validCookie(val string) bool {

@@ -58,14 +58,12 @@ type Tracker struct {
 	cleanSince  time.Time // zero if the last comparison was not clean
 }
 
-// sighting is the history of a difference that the last comparison showed.
 type sighting struct {
 	trace
 	parts     map[Part]*trace // for changed routes; without positions: another filter before one makes no new difference
 	confirmed bool
 }
 
-// trace records for how long something has been seen without interruption.
 type trace struct {
 	first    time.Time
 	count    int

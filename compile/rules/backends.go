@@ -55,7 +55,6 @@ func (s *Service) Zones() map[string]int {
 	return zones
 }
 
-// checkWeights reports backends that get no traffic because of their weight.
 func (f *findings) checkWeights(names []string, weights []float64) {
 	if total(weights) == 0 {
 		return
@@ -99,7 +98,6 @@ type share struct {
 	none bool
 }
 
-// split adds the predicates of the share to a route.
 func (s share) split(r *eskip.Route) {
 	if s.part != nil {
 		r.Predicates = append(r.Predicates, s.part)

@@ -41,7 +41,6 @@ func globalRedirect(code int) *eskip.Route {
 	return r
 }
 
-// eastWestCompanion adds the deprecated east-west companion of a route: a copy for the host NAME.NAMESPACE.DOMAIN.
 func (b *ingressBuilder) eastWestCompanion(r *eskip.Route, sharers int) {
 	if !b.set.EastWest {
 		return

@@ -105,7 +105,6 @@ func (l *lookups) resolveOnce(k endpointsKey, resolve func() []endpoint) []endpo
 	return r.endpoints
 }
 
-// resolution is the result for the first user of a key.
 type resolution struct {
 	endpoints []endpoint
 	user      kube.Ref

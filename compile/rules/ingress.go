@@ -36,7 +36,6 @@ func compileIngress(u *Unit, ing *kube.Ingress) {
 	b.checkWeightNames()
 }
 
-// rule compiles the paths of one host; custom routes come before the route of each path.
 func (b *ingressBuilder) rule(r *kube.IngressRule) {
 	if !r.HTTP {
 		b.addf(Problem{Reason: RuleWithoutHTTP, Severity: Info}, "Skipping rule without http definition")

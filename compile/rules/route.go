@@ -14,7 +14,6 @@ func predicate(name string, args ...any) *eskip.Predicate {
 
 func filter(name string, args ...any) *eskip.Filter { return &eskip.Filter{Name: name, Args: args} }
 
-// shunt returns a route to which the proxy itself answers.
 func shunt(id string, filters ...*eskip.Filter) *eskip.Route {
 	return &eskip.Route{Id: id, Filters: filters, BackendType: eskip.ShuntBackend}
 }

@@ -115,7 +115,6 @@ var healthcheckNetworks = []string{
 
 const healthcheckPath = "/kube-system/healthz"
 
-// healthcheckRoutes returns routes that answer 200, and 503 while the proxy shuts down.
 func healthcheckRoutes(set *Set) []*eskip.Route {
 	source := "Source"
 	if set.ReverseSource {

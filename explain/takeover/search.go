@@ -31,7 +31,6 @@ const (
 	stepOfFind  = 5    // to find the route of a request
 )
 
-// search is one comparison of two tables.
 type search struct {
 	report        *Report
 	before, after Side

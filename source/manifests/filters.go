@@ -86,7 +86,6 @@ func (r *FilterFolder) readDir() *kube.DefaultFilters {
 	return d
 }
 
-// errNotMeant is wrapped by errors about entries that are not default filter files.
 var errNotMeant = errors.New("ignored")
 
 func readFilters(path string) (string, error) {
