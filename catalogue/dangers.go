@@ -108,20 +108,12 @@ var dangers = []Danger{
 // Dangers returns the rules, for documents. The caller must not change them.
 func Dangers() []Danger { return dangers }
 
-func dangerOf(name string) *Danger {
-	at := slices.IndexFunc(dangers, func(d Danger) bool { return slices.Contains(d.Filters, name) })
-	if at < 0 {
-		return nil
-	}
-	return &dangers[at]
-}
-
 // Survives returns an error that names the filter if no proxy would survive the filters of a route: it creates them for any
 // backend.
 func Survives(filters []*eskip.Filter) error {
 	for i, f := range filters {
-		d := dangerOf(f.Name)
-		if d == nil {
+		at := slices.IndexFunc(dangers, func(d Danger) bool { return slices.Contains(d.Filters, f.Name) })
+		if at < 0 {
 			continue
 		}
 		count := 1
@@ -130,8 +122,8 @@ func Survives(filters []*eskip.Filter) error {
 				count++
 			}
 		}
-		if wrong := d.mistake(f.Args, count); wrong != "" {
-			return fmt.Errorf("filter %s: %s; %s", f, wrong, d.Rule)
+		if wrong := dangers[at].mistake(f.Args, count); wrong != "" {
+			return fmt.Errorf("filter %s: %s; %s", f, wrong, dangers[at].Rule)
 		}
 	}
 	return nil
@@ -266,7 +258,6 @@ func WithoutKillers(checked, t *table.Table) (*table.Table, []Killer) {
 // hints are parts of canonical text. Each route that breaks a rule contains at least one of them. They must not be changed.
 var hints = []string{"admissionControl(", "compress(-", "atelimit(", "hunks(", "teeLoopback(", "basicAuth("}
 
-// authenticating are the name prefixes of filters that authenticate or authorize clients.
 var authenticating = []string{
 	"basicAuth", "grantClaimsQuery", "jwtValidation", "mtlsAuthn", "oauth", "oidcClaimsQuery", "opaAuthorizeRequest", "secureOauth", "webhook",
 }

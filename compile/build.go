@@ -10,7 +10,6 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// build compiles a snapshot, derived from the most similar recent result.
 func (c *Compiler) build(s *kube.Snapshot, recent []*Result) *Result {
 	base, least := &Result{Snapshot: new(kube.Snapshot), state: newState(c.set, c.fixed)}, -1
 	for _, r := range recent {

@@ -92,7 +92,7 @@ func (c *change) settleHosts() {
 		}
 		if !is.has && !c.rules.DisableCatchAllRoutes {
 			var unit *rules.Unit
-			if was != nil && was.sameCatchAll(is) {
+			if was != nil && was.catchAll != nil && was.redirect == is.redirect && slices.Equal(was.expressions, is.expressions) {
 				unit = was.catchAll.unit
 			} else {
 				unit = c.rules.CatchAll(is.name, is.redirect, is.expressions)
@@ -105,10 +105,6 @@ func (c *change) settleHosts() {
 		}
 		c.replace(nil, is.catchAll)
 	}
-}
-
-func (h *host) sameCatchAll(o *host) bool {
-	return h.catchAll != nil && h.redirect == o.redirect && slices.Equal(h.expressions, o.expressions)
 }
 
 func (c *change) replace(was, is *section) {

@@ -52,7 +52,6 @@ const (
 // BackendType is the kind of a route's backend. The zero value is NetworkBackend.
 type BackendType int
 
-// backendNames are the names of the backend types in JSON and in messages.
 var backendNames = [...]string{
 	NetworkBackend: "network", ShuntBackend: "shunt", LoopBackend: "loopback", DynamicBackend: "dynamic", LBBackend: "lb", ForwardBackend: "forward",
 }

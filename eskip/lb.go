@@ -20,7 +20,10 @@ func NewLBEndpoints(eps []string) []*LBEndpoint {
 	if len(eps) == 0 {
 		return nil
 	}
-	return each(eps, newLBEndpoint)
+	return each(eps, func(s string) *LBEndpoint {
+		address, zone := splitZone(s)
+		return &LBEndpoint{Address: address, Zone: zone}
+	})
 }
 
 // LBEndpointString returns the addresses of eps in order, without zones.
@@ -56,11 +59,6 @@ func appendEndpoint(dst []byte, ep *LBEndpoint) []byte {
 	}
 	dst = append(dst, url.QueryEscape(ep.Zone)...)
 	return append(dst, fragment...)
-}
-
-func newLBEndpoint(s string) *LBEndpoint {
-	address, zone := splitZone(s)
-	return &LBEndpoint{Address: address, Zone: zone}
 }
 
 func splitZone(s string) (address, zone string) {

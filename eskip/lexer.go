@@ -42,7 +42,6 @@ func isOnly(s string, classes uint8) bool {
 	return true
 }
 
-// tokenKind is the kind of a token.
 type tokenKind uint8
 
 const (

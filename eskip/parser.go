@@ -185,7 +185,6 @@ func (p *parser) call(name token) *Predicate {
 	return c
 }
 
-// document parses the whole input, and appends its routes to a list.
 func (p *parser) document(routes []*Route) ([]*Route, error) {
 	p.next()
 	for first := true; p.tok.kind != tokEnd; first = false {
@@ -267,7 +266,6 @@ func (p *parser) route(r *Route, name token) bool {
 	return true
 }
 
-// list parses a text that consists only of predicates or filters. It calls item for each one.
 func (p *parser) list(separator tokenKind, item func() bool) bool {
 	p.next()
 	if p.tok.kind == tokInvalid {
@@ -289,7 +287,6 @@ func (p *parser) list(separator tokenKind, item func() bool) bool {
 	return false
 }
 
-// predicate parses one predicate and adds it to a list, unless it is "*".
 func (p *parser) predicate(to *[]*Predicate) bool {
 	var name token
 	if !p.predicateCall(&name) {

@@ -309,7 +309,7 @@ func appendRegexp(dst []byte, s string) []byte {
 	dst = append(dst, '/')
 	start := 0
 	for i := range len(s) {
-		if c := s[i]; c == '/' || c == '\\' || isControl(c) {
+		if c := s[i]; c == '/' || c == '\\' || c >= '\a' && c <= '\r' {
 			dst = append(dst, s[start:i]...)
 			dst = append(dst, '\\', escapeLetter(c))
 			start = i + 1
@@ -325,8 +325,6 @@ func literalRegexp(s string) bool {
 	inClass := strings.LastIndexByte(s, '[') > strings.LastIndexByte(s, ']')
 	return s != "" && !inClass && (!strings.ContainsAny(s, escapedControls) || sameRegexp(s, withEscapes(s)))
 }
-
-func isControl(c byte) bool { return c >= '\a' && c <= '\r' }
 
 var withEscapes = strings.NewReplacer("\a", `\a`, "\b", `\b`, "\f", `\f`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`).Replace
 

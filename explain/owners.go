@@ -72,7 +72,6 @@ func (o *Owners) within(id string) (found []kube.Ref) {
 	return found
 }
 
-// spelt returns the objects that a reference copied from the id of a route may mean.
 func spelt(ref kube.Ref, s *kube.Snapshot) (found []kube.Ref) {
 	if !strings.Contains(ref.Namespace+ref.Name, "_") {
 		return nil

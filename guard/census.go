@@ -31,7 +31,6 @@ func (k aspect) String() string {
 	}[k]
 }
 
-// member is the hash of one item.
 type member uint64
 
 // census counts the routes of each member, or by how much the counts change: counting 124,000 routes takes 80 ms.
@@ -87,7 +86,6 @@ func (c *census) apply(change *census) {
 	}
 }
 
-// reader reads what a guard must know of a route. Its hashes are the same for the life of a guard.
 type reader struct{ seed maphash.Seed }
 
 func (d reader) census(t *table.Table) *census {

@@ -6,7 +6,6 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// change lists the members that an aspect loses and gains from one table to the next.
 type change struct {
 	gone []member // lost
 	come []member // gained
@@ -148,8 +147,4 @@ func (d *difference) request(q member) {
 		return
 	}
 	d.changes[backends].move(q, had, has, true)
-}
-
-func (d *difference) lostObjects() int {
-	return len(d.changes[ingresses].gone) + len(d.changes[routeGroups].gone)
 }

@@ -55,7 +55,7 @@ func (g *Guard) inspect(candidate *table.Table) (reason Code, detail string) {
 
 func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string) {
 	d := g.difference(candidate)
-	if lost := d.lostObjects(); g.held.Ongoing && g.cfg.MaxLoss < 1 && lost > 0 {
+	if lost := len(d.changes[ingresses].gone) + len(d.changes[routeGroups].gone); g.held.Ongoing && g.cfg.MaxLoss < 1 && lost > 0 {
 		return RoutesLost, fmt.Sprintf("%d more objects lost all their routes while an accident is going on", lost)
 	}
 	limit, backendLimit := g.cfg.MaxLoss, g.cfg.MaxBackendLoss
@@ -123,7 +123,6 @@ func (g *Guard) tooMuch(d *difference, k aspect, broken func(count) bool, verb s
 	return ""
 }
 
-// size returns how many members the base has; 0 if it is not counted yet.
 func (g *Guard) size(k aspect) int {
 	if g.census == nil {
 		return 0

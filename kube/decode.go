@@ -118,7 +118,6 @@ func (m *jsonMeta) slim() Meta {
 	return slim
 }
 
-// name returns the name, for kinds that keep no other metadata.
 func (m *jsonMeta) name() (namespace, name string) {
 	if m == nil {
 		return "", ""

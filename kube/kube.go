@@ -33,7 +33,6 @@ const (
 	KindEndpointSlice Kind = "EndpointSlice"
 )
 
-// apiVersions are the API versions in which the kinds are read.
 var apiVersions = map[Kind]string{
 	KindIngress: "networking.k8s.io/v1", KindRouteGroup: "zalando.org/v1", KindEndpointSlice: "discovery.k8s.io/v1",
 	KindService: "v1", KindEndpoints: "v1", KindNamespace: "v1",

@@ -3,7 +3,6 @@ package kube
 // Texts stores equal texts of objects once: namespaces, labels, filters and zones repeat in thousands. The zero value is ready.
 type Texts struct{ known map[string]string }
 
-// maxTexts limits the memory of Texts.
 const maxTexts = 16_384
 
 // Share replaces the texts of an object, which nothing else uses yet, with equal texts of earlier objects.

@@ -10,7 +10,6 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// entry is a route prepared for matching.
 type entry struct {
 	route      *eskip.Route
 	patterns   []pattern // one for Path or PathSubtree; none in the root stage; more only for a refused route
@@ -25,13 +24,6 @@ type builder struct {
 	options   Options
 	exprs     expressions
 	catalogue *catalogue.Catalogue
-}
-
-func newBuilder(o Options) *builder {
-	return &builder{options: o, exprs: expressions{}, catalogue: catalogue.New(catalogue.Options{
-		ForwardBackendURL: o.ForwardBackendURL, DisabledFilters: o.DisabledFilters, ExtraFilters: o.ExtraFilters,
-		ExtraPredicates: o.ExtraPredicates, Zone: o.Zone,
-	})}
 }
 
 // entry fills in the entry of a route, with every condition of a refused one that can be evaluated.
@@ -110,7 +102,7 @@ func (b *builder) fields(e *entry) {
 		e.weight++
 		x, err := b.exprs.get(text)
 		if err != nil {
-			x, err = b.exprs.get(meantHost(text))
+			x, err = b.exprs.get(strings.ReplaceAll(text, "*[.]", "[^.]+[.]")) // the probable meaning of a wildcard, for warnings
 		}
 		if err != nil {
 			e.partly = true
@@ -148,9 +140,6 @@ func (b *builder) fields(e *entry) {
 	})
 	e.conditions = append(e.conditions, others...)
 }
-
-// meantHost returns the probable meaning of a wildcard in the host of an Ingress, which no proxy can compile, for warnings.
-func meantHost(expr string) string { return strings.ReplaceAll(expr, "*[.]", "[^.]+[.]") }
 
 // headers appends one condition for each distinct header name in canonical case; their number also counts for the weight. Of
 // several spellings of a name the reference keeps an arbitrary one.

@@ -228,7 +228,6 @@ type place struct {
 	*entry
 }
 
-// rootRank is the rank of routes without a path predicate: after all places with one.
 const rootRank = "\xff"
 
 func places(entries []*entry, path []string) (found []place) {

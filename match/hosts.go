@@ -122,7 +122,7 @@ func RoutesFor(list table.List, hosts ...string) iter.Seq[*table.Route] {
 	keys := keysFor(hosts)
 	return func(yield func(*table.Route) bool) {
 		for _, b := range list.Blocks() {
-			if index := indexOf(b); !index.any && !anyIn(index.keys, keys) {
+			if !indexOf(b).mayHave(keys) {
 				continue
 			}
 			for _, r := range b.OfHosts(forHosts(keys)) {
@@ -137,6 +137,15 @@ func RoutesFor(list table.List, hosts ...string) iter.Seq[*table.Route] {
 type blockIndex struct {
 	any  bool // some routes are not limited to plain hosts
 	keys map[string]bool
+}
+
+func (x *blockIndex) mayHave(keys map[string]bool) bool {
+	for key := range keys {
+		if x.keys[key] {
+			return true
+		}
+	}
+	return x.any
 }
 
 type blockIndexMemo struct{}
@@ -158,18 +167,6 @@ func indexOf(b *table.Block) *blockIndex {
 		}
 		return x
 	}).(*blockIndex)
-}
-
-func anyIn(a, b map[string]bool) bool {
-	if len(a) < len(b) {
-		a, b = b, a
-	}
-	for key := range b {
-		if a[key] {
-			return true
-		}
-	}
-	return false
 }
 
 func keysFor(hosts []string) map[string]bool {

@@ -58,9 +58,9 @@ const (
 
 // Refusal is a route that a proxy does not use.
 type Refusal struct {
-	Route  *eskip.Route
-	Reason Reason
-	Text   string // the mistake
+	Route  *eskip.Route `json:"-"`
+	Reason Reason       `json:"reason"`
+	Text   string       `json:"text"` // the mistake
 }
 
 // Table holds the routes of a proxy, prepared for requests.
@@ -75,7 +75,10 @@ type Table struct {
 // New builds a table from the routes of one document. It keeps them, so they must not change, and returns those that a proxy
 // does not use.
 func New(routes []*eskip.Route, o Options) (*Table, []Refusal) {
-	b := newBuilder(o)
+	b := &builder{options: o, exprs: expressions{}, catalogue: catalogue.New(catalogue.Options{
+		ForwardBackendURL: o.ForwardBackendURL, DisabledFilters: o.DisabledFilters, ExtraFilters: o.ExtraFilters,
+		ExtraPredicates: o.ExtraPredicates, Zone: o.Zone,
+	})}
 	t := &Table{options: o, catalogue: b.catalogue, routes: newIndex(), refused: newIndex()}
 	last := make(map[string]int, len(routes))
 	for i, r := range routes {
@@ -132,20 +135,20 @@ func (r *Result) Winner() *eskip.Route {
 // Outcome is a route that may win.
 type Outcome struct {
 	// Route is nil if no route matches.
-	Route *eskip.Route
+	Route *eskip.Route `json:"-"`
 	// Place is the path predicate that determines the route's place, if it has one.
-	Place string
+	Place string `json:"place,omitempty"`
 	// Weight orders routes at one place.
-	Weight int
+	Weight int `json:"weight"`
 	// Params are the values of the wildcards.
-	Params map[string]string
+	Params map[string]string `json:"params,omitempty"`
 	// Open are the undecided predicates: all of them hold if the route wins.
-	Open []Undecided
+	Open []Undecided `json:"undecided,omitempty"`
 	// Ties are the ids of routes with the same weight at the same place that also match or may match: which one wins is
 	// arbitrary.
-	Ties []string
+	Ties []string `json:"ties,omitempty"`
 	// Notes name the conditions under which a proxy has the route.
-	Notes []string
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Undecided is a predicate that cannot be evaluated outside the proxy.
@@ -180,9 +183,9 @@ const (
 type Warning struct {
 	Refusal
 	// Ahead reports whether the search would have reached the route before all routes that may win.
-	Ahead bool
+	Ahead bool `json:"wins"`
 	// Partly is set if the refusal concerns predicates: the predicates that can be evaluated hold.
-	Partly bool
+	Partly bool `json:"partly,omitempty"`
 }
 
 type hit struct {

@@ -43,7 +43,6 @@ type condition struct {
 	segment *[2]float64 // for a TrafficSegment
 }
 
-// field returns the text of a predicate that has its own field, from a route with only this field.
 func field(r eskip.Route) func() string {
 	r.BackendType = eskip.ShuntBackend
 	return func() string { return strings.TrimSuffix(r.String(), " -> <shunt>") }
@@ -348,10 +347,6 @@ func (b *builder) jwt(pairs []string, all, regexps bool) condition {
 
 // payload returns the claims of the bearer token, which it does not verify; nil if they cannot be read.
 func (r *request) payload() map[string]any {
-	if r.jwtRead {
-		return r.claims
-	}
-	r.jwtRead = true
 	line, _ := r.first("Authorization")
 	token, ok := strings.CutPrefix(line, "Bearer ")
 	parts := strings.Split(token, ".")
@@ -363,8 +358,8 @@ func (r *request) payload() map[string]any {
 		return nil
 	}
 	var claims map[string]any
-	if json.Unmarshal(text, &claims) == nil {
-		r.claims = claims
+	if json.Unmarshal(text, &claims) != nil {
+		return nil
 	}
-	return r.claims
+	return claims
 }

@@ -33,6 +33,17 @@ type Request struct {
 	Slack time.Duration
 }
 
+// URL returns the URL of the request for a client. The scheme is the header X-Forwarded-Proto, by default https.
+func (r *Request) URL() string {
+	scheme := "https"
+	for name, lines := range r.Header {
+		if strings.EqualFold(name, "X-Forwarded-Proto") && len(lines) == 1 {
+			scheme = lines[0]
+		}
+	}
+	return scheme + "://" + r.Host + r.Target
+}
+
 // Answer is an answer of the proxy itself, before it looks for a route.
 type Answer struct {
 	Status int    `json:"status"`
@@ -52,10 +63,6 @@ type request struct {
 
 	time  time.Time
 	slack time.Duration
-
-	cookies map[string]string // filled in by cookie
-	claims  map[string]any    // filled in by payload
-	jwtRead bool
 }
 
 func prepare(in Request, o Options) (*request, *Answer) {
@@ -194,23 +201,18 @@ func (r *request) first(name string) (string, bool) {
 }
 
 func (r *request) cookie(name string) (string, bool) {
-	if r.cookies == nil {
-		r.cookies = map[string]string{}
-		for _, line := range r.header["Cookie"] {
-			for part := range strings.SplitSeq(line, ";") {
-				name, val, _ := strings.Cut(textproto.TrimString(part), "=")
-				name = textproto.TrimString(name)
-				if len(val) > 1 && val[0] == '"' && val[len(val)-1] == '"' {
-					val = val[1 : len(val)-1]
-				}
-				if _, again := r.cookies[name]; !again && name != "" && validCookie(val) {
-					r.cookies[name] = val
-				}
+	for _, line := range r.header["Cookie"] {
+		for part := range strings.SplitSeq(line, ";") {
+			key, val, _ := strings.Cut(textproto.TrimString(part), "=")
+			if len(val) > 1 && val[0] == '"' && val[len(val)-1] == '"' {
+				val = val[1 : len(val)-1]
+			}
+			if textproto.TrimString(key) == name && name != "" && validCookie(val) {
+				return val, true
 			}
 		}
 	}
-	val, ok := r.cookies[name]
-	return val, ok
+	return "", false
 }
 
 func validCookie(val string) bool {

@@ -300,7 +300,10 @@ func WriteJSON(w io.Writer, v *Comparison) error {
 		out.Watch = &jsonWatch{o.Comparisons, o.Confirmed, o.Pending, o.Beyond, o.Clean.Seconds()}
 	}
 	for _, e := range v.entries() {
-		out.Differences = append(out.Differences, newJSONDifference(e, v.Owner))
+		out.Differences = append(out.Differences, jsonDifference{
+			Kind: e.Kind, ID: e.ID, NewID: e.NewID, Owner: v.Owner.Of(e.ID), State: e.State(), FirstSeen: e.FirstSeen.UTC(),
+			Count: e.Count, Parts: e.Parts, A: expression(e.A), B: expression(e.B),
+		})
 	}
 	return WriteJSONValue(w, out)
 }
@@ -309,13 +312,6 @@ func WriteJSON(w io.Writer, v *Comparison) error {
 func IsSame(document []byte) bool {
 	var v jsonComparison
 	return json.Unmarshal(document, &v) == nil && v.Result == same
-}
-
-func newJSONDifference(e Tracked, owner OwnerFunc) jsonDifference {
-	return jsonDifference{
-		Kind: e.Kind, ID: e.ID, NewID: e.NewID, Owner: owner.Of(e.ID), State: e.State(), FirstSeen: e.FirstSeen.UTC(),
-		Count: e.Count, Parts: e.Parts, A: expression(e.A), B: expression(e.B),
-	}
 }
 
 func expression(r *eskip.Route) string {

@@ -150,7 +150,6 @@ func appendSorted(dst []byte, r *eskip.Route) []byte {
 	return eskip.AppendRoute(dst, c)
 }
 
-// checkEvery is how many routes are parsed between two checks of the context.
 const checkEvery = 100
 
 // Tables is [Diff] for two tables; a may be nil. It parses only routes whose texts differ, the first ones up to a limit (0

@@ -54,7 +54,6 @@ func WriteText(w io.Writer, v *Comparison) error {
 	return t.Flush()
 }
 
-// textWriter keeps the first error until Flush.
 type textWriter struct{ *bufio.Writer }
 
 func (t *textWriter) line(s string) {
@@ -62,7 +61,6 @@ func (t *textWriter) line(s string) {
 	t.WriteByte('\n')
 }
 
-// signs stand before the kinds of differences.
 const signs = "-+~>"
 
 func (t *textWriter) entry(e Tracked) {
@@ -86,7 +84,6 @@ func history(e Tracked) string {
 	return fmt.Sprintf("  %s, since %s, %s", e.State(), e.FirstSeen.UTC().Format(time.RFC3339), Plural(e.Count, "comparison"))
 }
 
-// part writes one or two lines: the parts of A and of B.
 func (t *textWriter) part(p Part) {
 	label := fmt.Sprintf("%*s%-*s", labelIndent, "", labelWidth, p.Label())
 	old, new := Printable(p.Old), Printable(p.New)

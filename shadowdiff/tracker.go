@@ -52,22 +52,18 @@ type Meta struct {
 type Tracker struct {
 	cfg   TrackerConfig
 	known map[Key]*sighting
-	// beyond is the history of having more differences than MaxTracked.
-	beyond trace
 
 	comparisons uint64
 	last        time.Time // of the last comparison
 	cleanSince  time.Time // zero if the last comparison was not clean
 }
 
-// sighting is the history of a difference that the last comparison showed.
 type sighting struct {
 	trace
 	parts     map[Part]*trace // for changed routes; without positions: another filter before one makes no new difference
 	confirmed bool
 }
 
-// trace records for how long something has been seen without interruption.
 type trace struct {
 	first    time.Time
 	count    int
@@ -146,12 +142,7 @@ func (t *Tracker) differences(all []Difference, m Meta, o *Observation) (clean b
 			*o.Pending.of(d.Kind)++
 		}
 	}
-	if o.Beyond == 0 {
-		t.beyond = trace{}
-		return clean
-	}
-	lasting, _ := t.follow(&t.beyond, m)
-	return clean && !lasting
+	return clean && o.Beyond == 0
 }
 
 // see records a sighting, of a changed route by its parts. lasting means that some has lasted as long as one without revisions

@@ -100,7 +100,6 @@ func newRoute(line, hosts string) *Route {
 	return &Route{ID: line[:strings.IndexByte(line, ':')], Text: line, Hosts: hosts}
 }
 
-// unpack unpacks a piece, into the buffer if there is room.
 func (b *Block) unpack(buffer []byte, piece int) []byte {
 	text, err := s2.Decode(buffer, b.pieces[piece])
 	if err != nil {
@@ -213,7 +212,6 @@ func (b *builder) end() {
 	}
 }
 
-// list returns the list of all routes. The builder must not be used again.
 func (b *builder) list() List {
 	b.end()
 	return newList(b.blocks)

@@ -141,7 +141,6 @@ func (d *Decoder) parse(part []byte) ([]*Route, error) {
 	return parsePart(&d.reader, string(part))
 }
 
-// leadingID returns the id of the route that a line begins with, or "".
 func leadingID(line []byte) string {
 	id, _, found := bytes.Cut(line, []byte{':'})
 	if !found || !eskip.ValidID(string(id)) {

@@ -40,14 +40,6 @@ type content struct {
 	beside *content // may have hashed a longer beginning when the digest is computed, which drops it; nil for none
 }
 
-func newContent(list List) *content {
-	c := &content{list: list}
-	c.states.Store(&[]hash.Cloner{})
-	c.digest = sync.OnceValue(c.hash)
-	c.zones = sync.OnceValue(func() []string { return mostZones(list.blocks) })
-	return c
-}
-
 // New returns a table of routes, which it copies and sorts by id; at is the time of the read that produced them. The error is
 // the one of [List.With].
 func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
@@ -64,7 +56,11 @@ func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
 
 // Of returns a table of a list; see New for the arguments.
 func Of(list List, revision uint64, at time.Time) *Table {
-	return &Table{content: newContent(list), revision: revision, at: at}
+	c := &content{list: list}
+	c.states.Store(&[]hash.Cloner{})
+	c.digest = sync.OnceValue(c.hash)
+	c.zones = sync.OnceValue(func() []string { return mostZones(list.blocks) })
+	return &Table{content: c, revision: revision, at: at}
 }
 
 // Next is [Of] that does not hash a common beginning of t, which may be nil, again.

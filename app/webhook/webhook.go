@@ -140,7 +140,7 @@ func (j *Judge) takeovers(v *Verdict, cluster *compile.Result, tried takeover.Tr
 			v.Takeovers = append(v.Takeovers, line)
 		}
 	}
-	for _, u := range report.Doubts() {
+	for _, u := range report.Unknown {
 		switch line := "takeover: " + u.String(); {
 		case j.refuse && u.From.Namespace != u.To.Namespace:
 			v.Taken = append(v.Taken, line)

@@ -12,7 +12,6 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// index has the backends of a snapshot by name, and their problems. It is immutable; similar ones share most of their nodes.
 type index struct {
 	services *btree.BTreeG[*Service]
 	problems *btree.BTreeG[findingsOf]

@@ -36,7 +36,6 @@ func compileIngress(u *Unit, ing *kube.Ingress) {
 	b.checkWeightNames()
 }
 
-// rule compiles the paths of one host; custom routes come before the route of each path.
 func (b *ingressBuilder) rule(r *kube.IngressRule) {
 	if !r.HTTP {
 		b.addf(Problem{Reason: RuleWithoutHTTP, Severity: Info}, "Skipping rule without http definition")
@@ -159,7 +158,7 @@ func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role, share
 	if len(g.Routes) == 0 {
 		g.FirstHosts = r.HostRegexps
 	}
-	g.CatchAll = g.CatchAll || countsAsCatchAll(r)
+	g.CatchAll = g.CatchAll || len(r.PathRegexps) == 0 || slices.Contains(r.PathRegexps, "^/") // as in the reference
 	b.finish(&g.Routes, r, role, sharers)
 }
 
@@ -183,19 +182,12 @@ func setPath(r *eskip.Route, mode PathMode, p *kube.IngressPath) {
 func (b *ingressBuilder) appendPredicates(r *eskip.Route) {
 	if b.ann.pathMode == PathModePathPrefix {
 		for _, p := range b.ann.predicates {
-			if isPathPredicate(p) {
-				r.Predicates = withoutFirstPath(r.Predicates)
+			if at := slices.IndexFunc(r.Predicates, isPathPredicate); at >= 0 && isPathPredicate(p) {
+				r.Predicates = append(r.Predicates[:at:at], r.Predicates[at+1:]...)
 			}
 		}
 	}
 	r.Predicates = append(r.Predicates, b.ann.predicates...)
-}
-
-func withoutFirstPath(ps []*eskip.Predicate) []*eskip.Predicate {
-	if at := slices.IndexFunc(ps, isPathPredicate); at >= 0 {
-		return append(ps[:at:at], ps[at+1:]...)
-	}
-	return ps
 }
 
 func (b *ingressBuilder) defaultFilters(r *eskip.Route, service string) {

@@ -17,12 +17,6 @@ type backendTarget struct {
 	endpoints    []endpoint // of the external name, too
 }
 
-func servicePort(svc *kube.Service, port string) (kube.ServicePort, bool) {
-	return first(svc.Ports, func(p kube.ServicePort) bool {
-		return port != "" && p.TargetPort.Set && (port == strconv.Itoa(p.Port) || port == p.Name)
-	})
-}
-
 // resolve resolves a backend. ok is false if no route must be created. The default backend has its own messages in the reference.
 func (b *ingressBuilder) resolve(backend *kube.IngressBackend, isDefault bool) (t backendTarget, ok bool) {
 	failed := func(p Problem, cause string) (backendTarget, bool) {
@@ -41,7 +35,10 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend, isDefault bool) (
 		}
 		return backendTarget{}, false
 	}
-	port, ok := servicePort(svc, backend.Port())
+	wanted := backend.Port()
+	port, ok := first(svc.Ports, func(p kube.ServicePort) bool {
+		return wanted != "" && p.TargetPort.Set && (wanted == strconv.Itoa(p.Port) || wanted == p.Name)
+	})
 	if !ok {
 		b.noPort(svc, backend, isDefault)
 		return backendTarget{}, true // no endpoints

@@ -6,7 +6,6 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// externalNameType is the type of a service without endpoints.
 const externalNameType = "ExternalName"
 
 // LostServices returns the services that no longer exist, or lost all endpoints of a port. They are sorted. It compares only

@@ -117,7 +117,7 @@ func (p *routeGroupPass) entry(i int, spec *kube.RouteSpec) *Problem {
 			r.Predicates = append(r.Predicates, predicates...)
 			shares[ref.BackendName].split(r)
 			p.built = true
-			p.hostOnly = p.hostOnly || onlyHosts(r)
+			p.hostOnly = p.hostOnly || !slices.ContainsFunc(r.Predicates, func(p *eskip.Predicate) bool { return p.Name != "Host" })
 			be := p.backends[ref.BackendName]
 			if failed == nil {
 				r.Filters = slices.Clone(filters)

@@ -166,10 +166,8 @@ func validateAddress(address string) error {
 	return nil
 }
 
-// serviceBackend is the backend type of RouteGroups that eskip does not have.
 const serviceBackend eskip.BackendType = -1
 
-// routeGroupBackendType parses the type of a backend; an empty type means service.
 func routeGroupBackendType(s string) (eskip.BackendType, bool) {
 	if s == "" || s == "service" {
 		return serviceBackend, true

@@ -75,8 +75,9 @@ func (s *Set) Fixed() *Unit {
 		u.finish(&u.Global, globalRedirect(s.HTTPSRedirectCode), companion, 1)
 	}
 	if s.OAuthGrantCallback {
-		// It is added after the default filters, so it has none.
-		u.edit(&u.Global, oauthCallback(s.OAuthCallbackPath), companion, 1)
+		r := shunt(routeid.OAuthCallback, filter("grantCallback"))
+		r.Path = s.OAuthCallbackPath
+		u.edit(&u.Global, r, companion, 1) // added after the default filters, so it has none
 	}
 	return u.done()
 }
@@ -114,7 +115,6 @@ var healthcheckNetworks = []string{
 
 const healthcheckPath = "/kube-system/healthz"
 
-// healthcheckRoutes returns routes that answer 200, and 503 while the proxy shuts down.
 func healthcheckRoutes(set *Set) []*eskip.Route {
 	source := "Source"
 	if set.ReverseSource {
@@ -133,10 +133,4 @@ func healthcheckRoutes(set *Set) []*eskip.Route {
 	up.Predicates = []*eskip.Predicate{predicate(source, networks...)}
 	down.Predicates = []*eskip.Predicate{predicate(source, networks...), predicate("Shutdown")}
 	return []*eskip.Route{up, down}
-}
-
-func oauthCallback(path string) *eskip.Route {
-	r := shunt(routeid.OAuthCallback, filter("grantCallback"))
-	r.Path = path
-	return r
 }

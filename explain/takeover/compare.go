@@ -3,7 +3,6 @@ package takeover
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/routeid"
@@ -116,7 +115,7 @@ func (s *search) lostCatchAll(host string, catchAll *eskip.Route) {
 	s.spend(by.to.Namespace, stepOfPair+tried*stepOfFind)
 	for _, r := range requests {
 		if !s.spend(by.to.Namespace, 2*stepOfFind+(s.old.Reach(r.Host)+s.new.Reach(r.Host))/4) {
-			s.report.add(Unknown{From: owners[at], To: by.to, Route: catchAll.Id, By: by.id})
+			s.doubt(owners[at], by.to, catchAll.Id, by.id, by.id)
 			return
 		}
 		if before, _ := outcome(s.old.Find(r), catchAll.Id); before == nil {
@@ -173,10 +172,22 @@ func (s *search) pair(from, to shadowdiff.Owner, of, by *eskip.Route, brought st
 		s.add(from, to, Taken{Route: of.Id, By: by.Id, Brought: brought, Shared: still != nil, Request: requestOf(r)})
 		return
 	}
-	if key := [2]string{of.Id, by.Id}; !complete && !s.unknown[key] {
-		s.unknown[key] = true
-		s.report.add(Unknown{From: from, To: to, Route: of.Id, By: cmp.Or(brought, by.Id)})
+	if !complete {
+		s.doubt(from, to, of.Id, by.Id, cmp.Or(brought, by.Id))
 	}
+}
+
+// doubt records an undecided pair of routes. shown is the one of to.
+func (s *search) doubt(from, to shadowdiff.Owner, of, by, shown string) {
+	if s.doubted[[2]string{of, by}] {
+		return
+	}
+	s.doubted[[2]string{of, by}] = true
+	key := [2]shadowdiff.Owner{from, to}
+	if s.unknown[key] == nil {
+		s.unknown[key] = &Unknown{From: from, To: to, Route: of, By: shown}
+	}
+	s.unknown[key].Pairs++
 }
 
 // outcome returns the outcome with a route. ok is false if the proxy answers itself.
@@ -194,13 +205,7 @@ func literal(r match.Result) bool {
 }
 
 func requestOf(r match.Request) Request {
-	scheme := "https"
-	for name, lines := range r.Header {
-		if strings.EqualFold(name, "X-Forwarded-Proto") && len(lines) == 1 {
-			scheme = lines[0]
-		}
-	}
-	return Request{Method: r.Method, URL: scheme + "://" + r.Host + r.Target, Header: r.Header, From: r.RemoteAddr}
+	return Request{Method: r.Method, URL: r.URL(), Header: r.Header, From: r.RemoteAddr}
 }
 
 func (s *search) add(from, to shadowdiff.Owner, t Taken) {

@@ -17,7 +17,6 @@ import (
 const (
 	maxChanged  = 2000 // changed routes of one owner that are looked at
 	maxTaken    = 20   // of one takeover
-	maxUnknown  = 100  // pairs of routes that are listed
 	hostsAtOnce = 200  // whose routes are in memory
 )
 
@@ -32,7 +31,6 @@ const (
 	stepOfFind  = 5    // to find the route of a request
 )
 
-// search is one comparison of two tables.
 type search struct {
 	report        *Report
 	before, after Side
@@ -43,11 +41,12 @@ type search struct {
 	gone    map[string][]*eskip.Route // catch-alls of hosts, which no owner gave up
 	first   map[string]cause          // the first change of a host
 	pairs   map[[2]shadowdiff.Owner]*Takeover
-	unknown map[[2]string]bool // pairs of routes in report.Unknown
-	lost    map[[2]string]bool // routes and the owners that take their requests
-	sizes   map[*eskip.Route]int
-	hosts   map[*eskip.Route][]string
-	atOnce  int // hosts
+	unknown map[[2]shadowdiff.Owner]*Unknown
+	doubted map[[2]string]bool          // pairs of routes in unknown
+	lost    map[[2]string]bool          // routes and the owners that take their requests
+	size    func(*eskip.Route) int      // of the expressions of a route
+	hostsOf func(*eskip.Route) []string // that a route names; nil if it may match others
+	atOnce  int                         // hosts
 
 	left   map[string]int // steps of each namespace that has taken any
 	budget int            // of all
@@ -77,11 +76,13 @@ func newSearch(before, after Side, o Options) *search {
 	if o.Stop == nil {
 		o.Stop = func() bool { return false }
 	}
-	before.Owner, after.Owner = remembered(before.Owner), remembered(after.Owner)
+	before.Owner, after.Owner = remembered(before.Owner.Of), remembered(after.Owner.Of)
 	return &search{
 		report: &Report{Schema: Schema, Takeovers: []Takeover{}, Unknown: []Unknown{}}, before: before, after: after, options: o,
-		diff: map[string]*eskip.Route{}, gone: map[string][]*eskip.Route{}, first: map[string]cause{}, pairs: map[[2]shadowdiff.Owner]*Takeover{}, unknown: map[[2]string]bool{},
-		lost: map[[2]string]bool{}, sizes: map[*eskip.Route]int{}, hosts: map[*eskip.Route][]string{}, atOnce: hostsAtOnce, left: map[string]int{}, budget: allShares * o.Steps,
+		diff: map[string]*eskip.Route{}, gone: map[string][]*eskip.Route{}, first: map[string]cause{},
+		pairs: map[[2]shadowdiff.Owner]*Takeover{}, unknown: map[[2]shadowdiff.Owner]*Unknown{}, doubted: map[[2]string]bool{},
+		lost: map[[2]string]bool{}, size: remembered(match.Size), hostsOf: remembered(match.Hosts), atOnce: hostsAtOnce,
+		left: map[string]int{}, budget: allShares * o.Steps,
 	}
 }
 
@@ -107,33 +108,16 @@ func (s *search) skip(c *change, routes []*eskip.Route) {
 	}
 }
 
-func (s *search) hostsOf(r *eskip.Route) []string {
-	hosts, known := s.hosts[r]
-	if !known {
-		hosts = match.Hosts(r)
-		s.hosts[r] = hosts
-	}
-	return hosts
-}
-
-func (s *search) size(r *eskip.Route) int {
-	n, known := s.sizes[r]
-	if !known {
-		n = match.Size(r)
-		s.sizes[r] = n
-	}
-	return n
-}
-
-func remembered(owner shadowdiff.OwnerFunc) shadowdiff.OwnerFunc {
-	known := map[string]shadowdiff.Owner{}
-	return func(id string) shadowdiff.Owner {
-		of, ok := known[id]
+// remembered calls a function once for each argument.
+func remembered[K comparable, V any](f func(K) V) func(K) V {
+	known := map[K]V{}
+	return func(key K) V {
+		v, ok := known[key]
 		if !ok {
-			of = owner.Of(id)
-			known[id] = of
+			v = f(key)
+			known[key] = v
 		}
-		return of
+		return v
 	}
 }
 

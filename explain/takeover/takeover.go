@@ -40,44 +40,12 @@ type Report struct {
 	Schema string `json:"schema"`
 	// Takeovers are sorted: between namespaces first, then by the number of routes, largest first.
 	Takeovers []Takeover `json:"takeovers"`
-	// Unknown are pairs of routes that may be takeovers: an expression decides, and no request proves it.
+	// Unknown are pairs of owners with routes that may be takeovers: an expression decides, and no request proves it.
 	Unknown []Unknown `json:"unknown"`
 	// Skipped is how many changed routes were not compared with all others, because of the budget of the search.
 	Skipped int `json:"skipped"`
 
-	skipped map[shadowdiff.Owner]string    // owners of skipped routes, with one of these
-	doubts  map[[2]shadowdiff.Owner]*doubt // one for each two owners
-}
-
-// doubt is the undecided pairs of routes of two owners.
-type doubt struct {
-	Unknown // the first one
-	pairs   int
-}
-
-func (r *Report) add(u Unknown) {
-	if r.doubts == nil {
-		r.doubts = map[[2]shadowdiff.Owner]*doubt{}
-	}
-	key := [2]shadowdiff.Owner{u.From, u.To}
-	if r.doubts[key] == nil {
-		r.doubts[key] = &doubt{Unknown: u}
-	}
-	if r.doubts[key].pairs++; len(r.Unknown) < maxUnknown {
-		r.Unknown = append(r.Unknown, u)
-	}
-}
-
-// Doubts returns one undecided pair of routes for each pair of owners. [Report.Unknown] is limited, and may have several of them.
-func (r *Report) Doubts() []Unknown {
-	all := make([]Unknown, 0, len(r.doubts))
-	for _, d := range r.doubts {
-		all = append(all, d.Unknown)
-	}
-	slices.SortFunc(all, func(a, b Unknown) int {
-		return cmp.Or(strings.Compare(a.To.String(), b.To.String()), strings.Compare(a.From.String(), b.From.String()))
-	})
-	return all
+	skipped map[shadowdiff.Owner]string // owners of skipped routes, with one of these
 }
 
 // Takeover describes the requests that one owner takes from another.
@@ -111,12 +79,14 @@ type Request struct {
 	From   string              `json:"from,omitempty"` // address of the client, if it matters
 }
 
-// Unknown is an undecided pair of routes: one may take requests of the other.
+// Unknown is an undecided pair of owners: one may take requests of the other.
 type Unknown struct {
-	From  shadowdiff.Owner `json:"from"`
-	To    shadowdiff.Owner `json:"to"`
-	Route string           `json:"route"`
-	By    string           `json:"by"`
+	From shadowdiff.Owner `json:"from"`
+	To   shadowdiff.Owner `json:"to"`
+	// Pairs is the number of undecided pairs of routes. Route and By are the first one.
+	Pairs int    `json:"pairs"`
+	Route string `json:"route"`
+	By    string `json:"by"`
 }
 
 // Options say how to compare.
@@ -149,6 +119,12 @@ func (s *search) sorted() *Report {
 	for _, t := range s.pairs {
 		s.report.Takeovers = append(s.report.Takeovers, *t)
 	}
+	for _, u := range s.unknown {
+		s.report.Unknown = append(s.report.Unknown, *u)
+	}
+	slices.SortFunc(s.report.Unknown, func(a, b Unknown) int {
+		return cmp.Or(strings.Compare(a.To.String(), b.To.String()), strings.Compare(a.From.String(), b.From.String()))
+	})
 	worse := func(b bool) int {
 		if b {
 			return 0
@@ -229,9 +205,9 @@ func (p Policy) Refused(r *Report, allowed func(from, to shadowdiff.Owner) bool)
 			}
 		}
 	}
-	for _, d := range r.Doubts() {
-		if counts(d.From, d.To) {
-			add(d.To, r.doubts[[2]shadowdiff.Owner{d.From, d.To}].pairs, d.String(), d.By)
+	for _, u := range r.Unknown {
+		if counts(u.From, u.To) {
+			add(u.To, u.Pairs, u.String(), u.By)
 		}
 	}
 	for to, by := range r.skipped {
@@ -252,7 +228,7 @@ func (p Policy) Refused(r *Report, allowed func(from, to shadowdiff.Owner) bool)
 	return refused
 }
 
-// String describes an undecided pair in one line.
+// String describes an undecided pair of owners in one line.
 func (u *Unknown) String() string {
 	return fmt.Sprintf("may take requests of %s (route %s -> %s): undecided, because of an expression or the budget of the search", u.From, u.Route, u.By)
 }
@@ -302,7 +278,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		b.WriteString("\nunknown, because an expression decides and no request was found, or because the search exceeded its budget:\n")
 	}
 	for _, u := range r.Unknown {
-		fmt.Fprintf(&b, "    %s -> %s: route %s -> %s\n", u.From, u.To, u.Route, u.By)
+		fmt.Fprintf(&b, "    %s -> %s: route %s -> %s (%s)\n", u.From, u.To, u.Route, u.By, plural(u.Pairs, "pair", "pairs"))
 	}
 	if r.Skipped > 0 {
 		fmt.Fprintf(&b, "\n%d changed routes were not compared with all others: the search exceeded its budget\n", r.Skipped)
@@ -329,7 +305,11 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %d |\n", code(one.Request.Method+" "+one.Request.URL), code(t.From.String()), code(to), t.Lost)
 	}
-	if n := len(r.Unknown) + r.Skipped; n > 0 {
+	n := r.Skipped
+	for _, u := range r.Unknown {
+		n += u.Pairs
+	}
+	if n > 0 {
 		fmt.Fprintf(&b, "\nUnknown for %s of routes: expressions decide, or there are too many.\n", plural(n, "pair", "pairs"))
 	}
 	_, err := io.WriteString(w, shadowdiff.PrintableLines(b.String()))

@@ -213,7 +213,7 @@ func (m *Match) Meaning() string {
 		if r := o.Route; r != nil {
 			parts = append(parts, r.ID, r.Filters, r.Backend)
 		}
-		for _, u := range o.Undecided {
+		for _, u := range o.Open {
 			parts = append(parts, u.Predicate)
 		}
 	}
@@ -246,13 +246,8 @@ type jsonRoute struct {
 }
 
 type jsonOutcome struct {
-	Route     *jsonRoute        `json:"route"` // null if no route matches
-	Place     string            `json:"place,omitempty"`
-	Weight    int               `json:"weight"`
-	Params    map[string]string `json:"params,omitempty"`
-	Undecided []match.Undecided `json:"undecided,omitempty"`
-	Ties      []string          `json:"ties,omitempty"`
-	Notes     []string          `json:"notes,omitempty"`
+	Route *jsonRoute `json:"route"` // null if no route matches
+	match.Outcome
 }
 
 type jsonCandidate struct {
@@ -261,11 +256,8 @@ type jsonCandidate struct {
 }
 
 type jsonWarning struct {
-	Route  *jsonRoute   `json:"route"`
-	Reason match.Reason `json:"reason"`
-	Text   string       `json:"text"`
-	Wins   bool         `json:"wins"`
-	Partly bool         `json:"partly,omitempty"` // wins only if the predicates hold that cannot be evaluated
+	Route *jsonRoute `json:"route"`
+	match.Warning
 }
 
 // WriteJSON prints the result for programs. It returns the writer's error.
@@ -280,13 +272,13 @@ func (v *Report) WriteJSON(w io.Writer) error {
 		Answer: res.Answer, Outcomes: []jsonOutcome{}, Candidates: []jsonCandidate{}, Warnings: []jsonWarning{},
 	}
 	for _, o := range res.Outcomes {
-		out.Outcomes = append(out.Outcomes, jsonOutcome{v.newJSONRoute(o.Route), o.Place, o.Weight, o.Params, o.Open, o.Ties, o.Notes})
+		out.Outcomes = append(out.Outcomes, jsonOutcome{v.newJSONRoute(o.Route), o})
 	}
 	for _, c := range res.Candidates {
 		out.Candidates = append(out.Candidates, jsonCandidate{v.newJSONRoute(c.Route), c})
 	}
 	for _, warning := range res.Warnings {
-		out.Warnings = append(out.Warnings, jsonWarning{v.newJSONRoute(warning.Route), warning.Reason, warning.Text, warning.Ahead, warning.Partly})
+		out.Warnings = append(out.Warnings, jsonWarning{v.newJSONRoute(warning.Route), warning})
 	}
 	return shadowdiff.WriteJSONValue(w, out)
 }

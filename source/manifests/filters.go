@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -70,7 +69,7 @@ func (r *FilterFolder) readDir() *kube.DefaultFilters {
 			r.log.Debug(LogPassedOver, "file", name)
 			continue
 		}
-		text, err := readFilters(filepath.Join(r.dir, name), e)
+		text, err := readFilters(filepath.Join(r.dir, name))
 		switch {
 		case err == nil:
 			d.Texts[kube.ServiceKey{Namespace: namespace, Name: service}] = text
@@ -87,18 +86,14 @@ func (r *FilterFolder) readDir() *kube.DefaultFilters {
 	return d
 }
 
-// errNotMeant is wrapped by errors about entries that are not default filter files.
 var errNotMeant = errors.New("ignored")
 
-func readFilters(path string, e fs.DirEntry) (string, error) {
-	if t := e.Type(); !t.IsRegular() && t != fs.ModeSymlink {
-		return "", fmt.Errorf("%w: neither a file nor a link: %s", errNotMeant, t)
-	}
+func readFilters(path string) (string, error) {
 	switch info, err := os.Stat(path); { // of the target of a link
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%w: link target is not a regular file: %s", errNotMeant, info.Mode().Type())
+		return "", fmt.Errorf("%w: not a regular file: %s", errNotMeant, info.Mode().Type())
 	case info.Size() > maxFilterFile:
 		return "", fmt.Errorf("%w: larger than 1 MiB", errNotMeant)
 	}

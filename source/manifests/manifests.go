@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -61,7 +62,7 @@ type Config struct {
 type Source struct {
 	cfg Config // set by New, read only
 
-	busy chan struct{} // capacity 1: the holder owns the fields below
+	busy sync.Mutex // of the fields below
 
 	once   map[string]content       // content that can be read only once, by path
 	byName map[string]*parsed       // the files of the last complete read
@@ -87,16 +88,14 @@ func New(cfg Config) (*Source, error) {
 	}
 	cfg.MaxFileBytes = cmp.Or(cfg.MaxFileBytes, DefaultMaxFileBytes)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "source.manifests")
-	return &Source{cfg: cfg, busy: make(chan struct{}, 1), once: make(map[string]content)}, nil
+	return &Source{cfg: cfg, once: make(map[string]content)}, nil
 }
 
 // Read reads all files. The error is a *[kube.ReadError] that names the file, or the context's error. If nothing changed, Read
 // returns the same snapshot again. The options have no effect.
 func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, error) {
-	if err := s.turn(ctx); err != nil {
-		return nil, err
-	}
-	defer func() { <-s.busy }()
+	s.busy.Lock()
+	defer s.busy.Unlock()
 	contents, err := s.readFiles(ctx)
 	if err != nil {
 		return nil, err
@@ -122,21 +121,10 @@ func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 	return s.last, nil
 }
 
-func (s *Source) turn(ctx context.Context) error {
-	select {
-	case s.busy <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // Objects calls yield with the JSON of each object of all files, of any kind, for callers that need more than Read decodes.
 func (s *Source) Objects(ctx context.Context, yield func(kind string, object []byte) error) error {
-	if err := s.turn(ctx); err != nil {
-		return err
-	}
-	defer func() { <-s.busy }()
+	s.busy.Lock()
+	defer s.busy.Unlock()
 	contents, err := s.readFiles(ctx)
 	if err != nil {
 		return err
