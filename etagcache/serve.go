@@ -34,11 +34,10 @@ type exchange struct {
 	revision uint64 // in the ETag
 	encoding encoding
 	kept     bool // the client keeps a table other than the one of state
-	began    time.Time
 }
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
-	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load(), began: time.Now()}
+	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load()}
 	x.deltas = strings.Contains(strings.ToLower(strings.Join(r.Header[api.HeaderAcceptIM], ",")), api.DeltaForm)
 	h := w.Header()
 	h.Set("Vary", "Accept-Encoding")

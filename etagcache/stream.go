@@ -31,7 +31,6 @@ type stream struct {
 	has   *api.Tag // the client's table; nil if none
 	ahead bool     // it may be newer
 	said  said     // zero if another current event is due
-	sent  Sent     // since the last report
 }
 
 // said identifies the content of the last current event.
@@ -152,11 +151,8 @@ func (s *stream) update(x *exchange, has *api.Tag) error {
 		s.out.event(api.EventFetch, s.has, "")
 		return s.out.flush()
 	}
-	x.began = time.Now()
 	s.out.delta(d, s.has)
-	err := s.out.flush()
-	s.sent = x.sent(http.StatusIMUsed, 0, err == nil)
-	return err
+	return s.out.flush()
 }
 
 // current sends an event with the table of the client and how fresh it is, unless only the time of the read has changed.

@@ -14,30 +14,18 @@ import (
 type canaryJob struct{ noFlags }
 
 func (canaryJob) run(ctx context.Context, s *session) (int, error) {
-	replies := ask(ctx, s, s.clusters, askStatus)
-	judge := func(_ int, r query.Reply[*serverStatus]) documentCluster {
-		status := Healthy
-		for _, a := range r.Answers {
-			switch {
-			case a.Err != nil:
-				status = Trouble
-			case a.Value.said.Canary != nil:
-				v := a.Value.said.Canary.Verdict
-				status = max(status, verdict(a.Value.said.Canary.Halted == 0 && (v == nil || !v.Firing && !v.Failed)))
+	head := []string{"OBJECT", "CHANGED", "SINCE", "FOR THE FLEET"}
+	return tabulate(s, "canary", head, ask(ctx, s, s.clusters, askStatus), func(_ int, r query.Reply[*serverStatus], one *reported) int {
+		status := silent(r)
+		for _, a := range r.Answered() {
+			if c := a.Value.said.Canary; c != nil {
+				status = max(status, verdict(c.Halted == 0 && (c.Verdict == nil || !c.Verdict.Firing && !c.Verdict.Failed)))
 			}
 		}
-		return outline(r, status)
-	}
-	return conclude(s, "canary", replies, judge, func() error {
-		for _, r := range replies {
-			for _, g := range agreeing(r, soakingKey) {
-				if err := s.writeCanary(r.Cluster, g); err != nil {
-					return err
-				}
-			}
-			writeLines(s.std.Err, r.Missing())
+		for _, g := range agreeing(r, soakingKey) {
+			describeCanary(s, g.value.said.Canary, one)
 		}
-		return nil
+		return status
 	})
 }
 
@@ -53,15 +41,12 @@ func soakingKey(st *serverStatus) string {
 	return key
 }
 
-// writeCanary prints the soaking changes of replicas.
-func (s *session) writeCanary(cluster string, g *agreement[*serverStatus]) error {
-	c, where := g.value.said.Canary, query.Label(cluster, "")
+// describeCanary adds the soaking changes of replicas.
+func describeCanary(s *session, c *api.Canary, one *reported) {
 	if c == nil {
-		writeLines(s.std.Out, []string{where + "no canary: --canary is not set"})
-		return nil
+		one.note("", "no canary: --canary is not set")
+		return
 	}
-	table := &grid{}
-	s.row(table, "CONTEXT", []string{"OBJECT", "CHANGED", "SINCE", "FOR THE FLEET"})
 	for _, o := range c.Objects {
 		until := o.Until.UTC().Format(time.RFC3339)
 		switch {
@@ -70,27 +55,20 @@ func (s *session) writeCanary(cluster string, g *agreement[*serverStatus]) error
 		case o.Capped:
 			until += ", since it keeps changing"
 		}
-		s.row(table, cluster, []string{o.Ref.String(), o.Detail, s.since(o.Since), until})
+		one.rows = append(one.rows, []string{o.Ref.String(), o.Detail, s.since(o.Since), until})
 	}
-	if len(c.Objects) > 0 {
-		if err := table.write(s.std.Out); err != nil {
-			return err
-		}
-	}
-	lines := []string{where + shadowdiff.Plural(c.Count, "object") + " on the canary" + nextPromotion(c, s.now())}
+	one.note("", shadowdiff.Plural(c.Count, "object")+" on the canary"+nextPromotion(c, s.now()))
 	switch v := c.Verdict; {
 	case c.Query == "":
 	case v == nil:
-		lines = append(lines, "the query was not asked yet: "+c.Query)
+		one.note("", "the query was not asked yet: "+c.Query)
 	case v.Failed:
-		lines = append(lines, "the query is not answered, so soaks are extended: "+v.Text)
+		one.note("", "the query is not answered, so soaks are extended: "+v.Text)
 	case v.Firing:
-		lines = append(lines, "the query fires, so nothing is promoted: "+v.Text)
+		one.note("", "the query fires, so nothing is promoted: "+v.Text)
 	default:
-		lines = append(lines, "the query returned "+v.Text+" "+s.since(v.At)+" ago")
+		one.note("", "the query returned "+v.Text+" "+s.since(v.At)+" ago")
 	}
-	writeLines(s.std.Out, lines)
-	return nil
 }
 
 func nextPromotion(c *api.Canary, now time.Time) string {

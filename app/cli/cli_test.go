@@ -3,10 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"io"
 	"net/http"
@@ -69,8 +66,8 @@ func TestNobodyWaitsForAClusterThatHangs(t *testing.T) {
 			t.Errorf("status %d after %v", status, took)
 		}
 		for _, want := range []string{"hangs-1: no answer within 10s\n", "hangs-3: no answer within 10s\n", "fine/a: the pod is pending\n"} {
-			if !strings.Contains(out.b.String(), want) {
-				t.Errorf("no %q in\n%s", want, &out.b)
+			if !strings.Contains(errs.b.String(), want) {
+				t.Errorf("no %q in\n%s", want, &errs.b)
 			}
 		}
 		close(over)
@@ -144,8 +141,6 @@ func TestURLsAreReplicas(t *testing.T) {
 		{[]string{"status"}, cli.Trouble, "must be the URL of the support listener"},
 		{[]string{"status", "http://"}, cli.Trouble, `"http://" is not a URL`},
 		{[]string{"status", "http://a/?x=1"}, cli.Trouble, "without a query"},
-		{[]string{"status", s.URL, "--cert=x"}, cli.Trouble, "set both --cert and --key"},
-		{[]string{"status", s.URL, "--cacert=/nonexistent"}, cli.Trouble, "open /nonexistent"},
 		{[]string{"explore", s.URL, "x"}, cli.Trouble, `unknown command "explore"`},
 		{[]string{"help"}, cli.Healthy, "completion"},
 		{[]string{"version"}, cli.Healthy, "v1"},
@@ -154,49 +149,6 @@ func TestURLsAreReplicas(t *testing.T) {
 		p := cli.Program{Name: "routesrv", Places: query.NewURLs, Version: "v1"}
 		if status := p.Run(t.Context(), c.args, program.Stdio{Out: &out, Err: &out}); status != c.status || !strings.Contains(out.b.String(), c.want) {
 			t.Errorf("%q: status %d, want %d and %q in\n%s", c.args, status, c.status, c.want, &out.b)
-		}
-	}
-}
-
-// TestClientCertificatesAreShown: a server that requires a certificate, with a private authority and another name.
-func TestClientCertificatesAreShown(t *testing.T) {
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.TLS.PeerCertificates) != 1 {
-			t.Error("no certificate")
-		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"started": now, "table": map[string]any{"digest": strings.Repeat("d", 64)}})
-	}))
-	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
-	s.Config.ErrorLog = nil
-	s.StartTLS()
-	defer s.Close()
-	dir := t.TempDir()
-	write := func(name string, b *pem.Block) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, pem.EncodeToMemory(b), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	pair := s.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, keyFile := write("cert.pem", &pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), write("key.pem", &pem.Block{Type: "PRIVATE KEY", Bytes: key})
-	for _, c := range []struct {
-		args []string
-		want int
-	}{
-		{[]string{"--cacert=" + cert, "--cert=" + cert, "--key=" + keyFile, "--server-name=example.com"}, cli.Healthy},
-		{[]string{"--cacert=" + cert, "--cert=" + cert, "--key=" + keyFile, "--server-name=other.example.net"}, cli.Trouble},
-		{[]string{"--cacert=" + cert}, cli.Trouble},
-		{[]string{"--cert=" + cert, "--key=" + keyFile}, cli.Trouble}, // the authority of the server is unknown
-	} {
-		var out buffer
-		p := cli.Program{Name: "routesrv", Places: query.NewURLs}
-		if status := p.Run(t.Context(), append([]string{"status", s.URL}, c.args...), program.Stdio{Out: &out, Err: &out}); status != c.want {
-			t.Errorf("%q: status %d, want %d\n%s", c.args, status, c.want, &out.b)
 		}
 	}
 }

@@ -169,11 +169,20 @@ func sidesOf(ctx context.Context, s *session, reader *tables.Reader) []side {
 // loadReplica loads the table that a replica serves.
 func loadReplica(s *session) func(context.Context, Replica) (*tables.Table, error) {
 	return func(ctx context.Context, r Replica) (*tables.Table, error) {
-		if r.Main == nil {
+		if r.Dial == nil {
 			return nil, errors.New("its main listener is not known")
 		}
-		reader := tables.New(tables.Config{Timeout: s.timeout, Transport: r.Main.Transport})
-		return reader.Load(ctx, r.Main.URL+"/routes")
+		transport, err := query.Transport(s.tls)
+		if err != nil {
+			return nil, err
+		}
+		transport.DialContext, transport.Proxy = r.Dial, nil
+		scheme := "http"
+		if s.tls != (options.TLSFiles{}) {
+			scheme = "https"
+		}
+		reader := tables.New(tables.Config{Timeout: s.timeout, Transport: transport})
+		return reader.Load(ctx, scheme+"://"+r.Host+"/routes")
 	}
 }
 

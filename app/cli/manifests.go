@@ -44,7 +44,7 @@ func (s *session) tables() (*tables.Reader, *compiler, error) {
 		fmt.Fprintf(s.std.Err, "%s: warning: -kubernetes and --manifests have no effect: the arguments are the tables\n", s.program.Name)
 	}
 	c := &compiler{server: s.server, std: s.std}
-	transport, err := s.places.Certificates().Transport()
+	transport, err := query.Transport(s.tls)
 	if err != nil {
 		return nil, nil, err
 	}

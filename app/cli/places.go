@@ -23,12 +23,6 @@ func (s *session) listed() (all []Cluster, err error) {
 		defer f.Close()
 		in = f
 	}
-	transport, err := s.places.Certificates().Transport()
-	if err != nil {
-		return nil, err
-	}
-	s.close = transport.CloseIdleConnections
-	transport.MaxIdleConnsPerHost, transport.MaxIdleConns = 1, 0 // one question at a time
 	lines := bufio.NewScanner(io.LimitReader(in, most))
 	for n := 1; lines.Scan(); n++ {
 		words := strings.Fields(lines.Text())
@@ -38,7 +32,7 @@ func (s *session) listed() (all []Cluster, err error) {
 		if len(words) != 2 || !query.IsURL(words[1]) {
 			return nil, fmt.Errorf("--urls: line %d: must be NAME URL", n)
 		}
-		r := Replica{Name: words[1], Support: &Listener{URL: strings.TrimSuffix(words[1], "/"), Transport: transport}}
+		r := Replica{Name: words[1], Support: &Listener{URL: strings.TrimSuffix(words[1], "/")}}
 		all = append(all, Cluster{Name: words[0], Find: func(context.Context) ([]Replica, error) { return []Replica{r}, nil }})
 	}
 	if err := lines.Err(); err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -32,14 +31,7 @@ func (j *explainJob) define(flags *options.Flags) {
 
 // askExplain asks the support listener of a route server.
 func askExplain(ctx context.Context, l *Listener, what explain.Query) (*explain.Explanation, []byte, error) {
-	q := url.Values{}
-	for name, val := range map[string]string{
-		"kind": string(what.Kind), "namespace": what.Namespace, "name": what.Name, "route": what.Route, "host": what.Host,
-	} {
-		if val != "" {
-			q.Set(name, val)
-		}
-	}
+	q := parameters("kind", string(what.Kind), "namespace", what.Namespace, "name", what.Name, "route", what.Route, "host", what.Host)
 	e := &explain.Explanation{}
 	p, err := query.Get(ctx, l, api.PathExplain, q, e, http.StatusNotFound)
 	if err != nil {
@@ -61,8 +53,6 @@ type spoken struct {
 	raw    json.RawMessage
 	status int
 }
-
-func spokenKey(a *spoken) string { return a.key }
 
 func (a *spoken) json() json.RawMessage { return a.raw }
 
@@ -128,61 +118,34 @@ func (s *session) say(a *spoken, err error) (int, error) {
 
 // speak prints text answers, each once for the replicas that agree, and returns the exit status.
 func (s *session) speak(name string, replies []query.Reply[*spoken]) (int, error) {
-	if answers := replies[0].Answered(); !s.program.Remote && len(replies[0].Answers) == 1 && len(answers) == 1 {
+	if answers := replies[0].Answered(); !s.program.Remote && name != "held" && len(replies[0].Answers) == 1 && len(answers) == 1 {
 		return s.say(answers[0].Value, nil) // of the only URL
 	}
-	judge := func(_ int, r query.Reply[*spoken]) documentCluster {
-		one := Healthy
-		for _, a := range r.Answered() {
-			one = max(one, a.Value.status)
-		}
-		disagree := len(agreeing(r, spokenKey)) > 1
-		if disagree {
-			one = max(one, Unhealthy)
-		}
-		d := outline(r, one)
-		if disagree {
-			d.Wrong = []string{"the replicas disagree"}
-		}
-		return d
-	}
-	return conclude(s, name, replies, judge, func() error {
-		for i, r := range replies {
-			if err := s.writeAgreements(r, i > 0); err != nil {
-				return err
+	return tabulate(s, name, nil, replies, func(i int, r query.Reply[*spoken], one *reported) int {
+		status := silent(r)
+		groups := agreeing(r, func(a *spoken) string { return a.key })
+		for k, g := range groups {
+			var heads []string
+			if s.named {
+				heads = append(heads, r.Cluster)
 			}
-		}
-		return nil
-	})
-}
-
-// writeAgreements prints each answer of a cluster once, with the replicas that gave it if there are several. later answers begin with
-// an empty line.
-func (s *session) writeAgreements(r query.Reply[*spoken], later bool) error {
-	groups := agreeing(r, spokenKey)
-	for k, g := range groups {
-		var heads []string
-		if s.named {
-			heads = append(heads, r.Cluster)
+			if len(groups) > 1 {
+				heads = append(heads, strings.Join(g.replicas, ", "))
+			}
+			if i > 0 || k > 0 {
+				one.text = append(one.text, '\n')
+			}
+			if len(heads) > 0 {
+				one.text = fmt.Appendf(one.text, "=== %s\n", strings.Join(heads, ": "))
+			}
+			one.text, status = append(one.text, g.value.text...), max(status, g.value.status)
 		}
 		if len(groups) > 1 {
-			heads = append(heads, strings.Join(g.replicas, ", "))
+			one.Wrong, status = []string{"the replicas disagree"}, max(status, Unhealthy)
+			one.note("", "the replicas disagree")
 		}
-		if later || k > 0 {
-			fmt.Fprintln(s.std.Out)
-		}
-		if len(heads) > 0 {
-			writeLines(s.std.Out, []string{"=== " + strings.Join(heads, ": ")})
-		}
-		if err := writeText(s.std.Out, g.value.text); err != nil {
-			return err
-		}
-	}
-	if len(groups) > 1 {
-		writeLines(s.std.Err, []string{query.Label(r.Cluster, "") + "the replicas disagree"})
-	}
-	writeLines(s.std.Err, r.Missing())
-	return nil
+		return status
+	})
 }
 
 type matchJob struct {
@@ -191,9 +154,6 @@ type matchJob struct {
 	headers []string // as given
 	at      string
 }
-
-// clientTime is the flag for when the request arrives.
-const clientTime = "at"
 
 func (j *matchJob) define(flags *options.Flags) {
 	j.request.Header = map[string][]string{}
@@ -283,12 +243,8 @@ func (j *matchJob) here(ctx context.Context, s *session, place string) (*spoken,
 
 // there asks the replicas.
 func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
-	q := url.Values{"url": {s.args[0]}, "method": {j.request.Method}, "header": j.headers}
-	for name, val := range map[string]string{"from": j.request.RemoteAddr, clientTime: j.at} {
-		if val != "" {
-			q.Set(name, val)
-		}
-	}
+	q := parameters("url", s.args[0], "method", j.request.Method, "from", j.request.RemoteAddr, "at", j.at)
+	q["header"] = j.headers
 	for name, val := range map[string]bool{
 		"normalize-host": j.proxy.NormalizeHost, "ignore-trailing-slash": j.proxy.IgnoreTrailingSlash, "rfc-patch-path": j.proxy.RFCPatchPath,
 		"validate-query": j.proxy.ValidateQuery,

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"math"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/catalogue"
@@ -46,11 +45,6 @@ func (f *Flags) generated(o *rules.Options) {
 		"Status of the redirect; zero or less means 308.")
 	f.Add("-kubernetes-disable-catchall-routes", Bool(&o.DisableCatchAllRoutes, false),
 		"Leave out the routes that answer 404 where no path of a host matches.")
-	f.Check(func() {
-		if c := o.HTTPSRedirectCode; c > 0 && (c < 300 || c > 399) {
-			f.warn("kubernetes-https-redirect-code", "%d is not the status of a redirect", c)
-		}
-	})
 }
 
 func (f *Flags) conversion(o *rules.Options) {
@@ -84,14 +78,6 @@ func (f *Flags) conversion(o *rules.Options) {
 		return nil
 	}), "Allowed external name, an unanchored regular expression such as ^example[.]org$. May be repeated.")
 	f.Check(func() {
-		proxies := catalogue.New(catalogue.Options{ForwardBackendURL: o.ForwardBackendURL})
-		if err := proxies.Backend(&eskip.Route{BackendType: eskip.ForwardBackend}); err != nil {
-			f.warn("forward-backend-url", "proxies reject all routes with this address: must be a URL such as https://host:port")
-		}
-		if a := o.DefaultLBAlgorithm; a != "" && !slices.Contains(catalogue.Algorithms, a) {
-			f.warn("kubernetes-default-lb-algorithm", "%s is not known, so roundRobin is used: must be %s", clip(a),
-				strings.Join(catalogue.Algorithms, ", "))
-		}
 		if o.TopologyZone != "" {
 			f.warn("kubernetes-topology-zone", "every proxy gets the endpoints of zone %s, wherever it runs: remove the flag "+
 				"and let the proxies of a zone fetch /routes/ZONE", clip(o.TopologyZone))
@@ -134,16 +120,6 @@ func (f *Flags) eastWest(o *rules.Options) {
 	f.Add("-enable-kubernetes-east-west", Bool(&o.EastWest, false), "Deprecated: add a route with the host NAME.NAMESPACE.DOMAIN for each route.")
 	f.Add("-kubernetes-east-west-domain", Text("DOMAIN", &o.EastWestDomain, ""),
 		"Deprecated: the domain of these hosts; empty means skipper.cluster.local.")
-	f.Check(func() {
-		for i, d := range o.EastWestRangeDomains {
-			switch {
-			case d == "":
-				f.warn("kubernetes-east-west-range-domains", "element %d is empty: every host ends with it and is internal", i+1)
-			case strings.TrimSpace(d) != d:
-				f.warn("kubernetes-east-west-range-domains", "%s has white space: no host ends with it", clip(d))
-			}
-		}
-	})
 }
 
 func (f *Flags) processing(o *rules.Options, s *Source) {
@@ -158,17 +134,14 @@ func (f *Flags) processing(o *rules.Options, s *Source) {
 			return err
 		})
 	}
-	changes := func(name string, add func(*regexp.Regexp, string)) *Value {
-		return change(add, func(text string) { f.warn(name, "%s: text after the last separator is ignored", clip(text)) })
-	}
 	f.Add("-default-filters-prepend", chain(&filters.Prepend),
 		"Filters to put before those of every route. May be repeated. Do not set it on the proxies, too.")
 	f.Add("-default-filters-append", chain(&filters.Append), "Filters to put after those of every route, in the same way.")
 	f.Add("-enable-oauth2-grant-flow", Bool(&o.OAuthGrantCallback, false), "Add the route for the callback of the OAuth2 grant flow.")
 	f.Add("-oauth2-callback-path", Text("PATH", &o.OAuthCallbackPath, ""), "Path of that route.")
-	f.Add("-edit-route", changes("edit-route", func(rx *regexp.Regexp, to string) { o.EditRoutes = append(o.EditRoutes, eskip.NewEditor(rx, to)) }),
+	f.Add("-edit-route", change(func(rx *regexp.Regexp, to string) { o.EditRoutes = append(o.EditRoutes, eskip.NewEditor(rx, to)) }),
 		"Change predicates and filters by their text, as /expression/replacement/ with any separator. May be repeated; rules apply in order.")
-	f.Add("-clone-route", changes("clone-route", func(rx *regexp.Regexp, to string) { o.CloneRoutes = append(o.CloneRoutes, eskip.NewClone(rx, to)) }),
+	f.Add("-clone-route", change(func(rx *regexp.Regexp, to string) { o.CloneRoutes = append(o.CloneRoutes, eskip.NewClone(rx, to)) }),
 		"Add changed copies of the matching routes, in the same way.")
 	f.Add("--filters", List(&o.ExtraFilters),
 		"Filters that your proxies add to Skipper's. Unknown names are served and reported (proxy_would_reject).")
@@ -182,12 +155,6 @@ func (f *Flags) processing(o *rules.Options, s *Source) {
 		if len(filters.Prepend)+len(filters.Append) > 0 {
 			o.DefaultFilters = &filters
 		}
-		switch {
-		case o.OAuthGrantCallback && o.OAuthCallbackPath == "":
-			f.warn("enable-oauth2-grant-flow", "-oauth2-callback-path is empty, and so is the path of the route")
-		case !o.OAuthGrantCallback && o.OAuthCallbackPath != "":
-			f.warn("oauth2-callback-path", "has no effect without -enable-oauth2-grant-flow")
-		}
 	})
 }
 
@@ -196,11 +163,7 @@ func (f *Flags) checkRefused(o *rules.Options) {
 	known := catalogue.New(catalogue.Options{ExtraFilters: o.ExtraFilters})
 	for _, name := range o.RefuseFilters {
 		if reason, _ := known.Filters([]*eskip.Filter{{Name: name}}); reason == catalogue.UnknownFilter {
-			meant := ""
-			if similar := known.Similar(name, false); len(similar) > 0 {
-				meant = "; did you mean " + strings.Join(similar, " or ") + "?"
-			}
-			f.warn("refuse-filters", "proxies know no filter %q%s", name, meant)
+			f.warn("refuse-filters", "proxies know no filter %q", name)
 		}
 	}
 }

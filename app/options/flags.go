@@ -321,14 +321,15 @@ func normalize(cmd *cobra.Command, args []string) (out []string, named *cobra.Co
 	cmd.InitDefaultVersionFlag()
 	flags := cmd.Flags()
 	var bad []error
-	fail := func(option string, err error) { bad = append(bad, &Error{Flag: option, Err: err}) }
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
-		if arg == "--" {
-			out = append(out, args[i:]...)
-			break
-		}
-		if len(arg) < 2 || arg[0] != '-' {
+		typed := strings.TrimLeft(arg, "-")
+		name, _, attached := strings.Cut(typed, "=")
+		flag, value := flags.Lookup(name), i+1 < len(args) && !attached
+		switch {
+		case arg == "--":
+			return append(out, args[i:]...), cmd, joined(bad)
+		case len(arg) < 2 || arg[0] != '-':
 			if out = append(out, arg); !cmd.HasSubCommands() {
 				continue
 			}
@@ -337,50 +338,26 @@ func normalize(cmd *cobra.Command, args []string) (out []string, named *cobra.Co
 				rest, cmd, err = normalize(sub, rest)
 			}
 			return append(out, rest...), cmd, joined(append(bad, err))
-		}
-		single, short := arg[1] != '-', pflagShort(flags, arg[1:2])
-		name, value, attached := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
-		flag := flags.Lookup(name)
-		switch {
 		case name == "help" || arg == "-h":
 			return append(out, "--help"), cmd, nil // whatever else is wrong
-		case name == "" || name[0] == '-':
-			fail("", fmt.Errorf("bad flag syntax %s: must be -name, -name=value or -name value", clip(name)))
-		case flag == nil && single && short != nil: // as in -ojson
-			if out = append(out, arg); len(arg) == 2 && short.NoOptDefVal == "" && i+1 < len(args) {
+		case flag == nil && pflagShort(flags, arg[1:2]) != nil: // as in -ojson
+			if out = append(out, arg); len(arg) == 2 && value && pflagShort(flags, name).NoOptDefVal == "" {
 				i++
 				out = append(out, args[i])
 			}
 		case flag == nil:
-			fail("", unknown(flags, "flag -", name))
-			if !attached && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+			bad = append(bad, &Error{Err: unknown(flags, "flag -", name)})
+			if value && !strings.HasPrefix(args[i+1], "-") {
 				i++ // more likely its value than a command
 			}
-		case attached:
-			out = append(out, "--"+name+"="+value)
-		case flag.NoOptDefVal != "":
-			out = append(out, "--"+name)
-			if i+1 < len(args) {
-				if _, err := parseBool(args[i+1]); err == nil {
-					fail(optionOf(flag), fmt.Errorf("is a switch and takes its value with =: write %s=%s", optionOf(flag), args[i+1]))
-					i++
-				}
-			}
-		case i+1 == len(args):
-			fail(optionOf(flag), fmt.Errorf("needs a value"))
-		default:
+		case value && flag.NoOptDefVal == "":
 			i++
 			out = append(out, "--"+name+"="+args[i])
+		default:
+			out = append(out, "--"+typed)
 		}
 	}
 	return out, cmd, joined(bad)
-}
-
-func optionOf(p *pflag.Flag) string {
-	if flag := flagOf(p); flag != nil {
-		return flag.Option()
-	}
-	return "--" + p.Name
 }
 
 // pflagShort returns the flag with a one-letter form; nil if there is none.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -46,18 +45,25 @@ func help(cmd *cobra.Command, w io.Writer) {
 		b.WriteString("\nExamples\n" + strings.TrimRight(cmd.Example, "\n") + "\n")
 	}
 	var last group
+	flags := new(pflag.FlagSet)
+	end := func() {
+		if flags.HasFlags() {
+			b.WriteString("\n" + strings.TrimSuffix(last.name+" ("+last.about+")", " ()") + "\n" + flags.FlagUsagesWrapped(helpWidth))
+		}
+	}
 	cmd.Flags().VisitAll(func(p *pflag.Flag) {
 		flag := flagOf(p)
 		if p.Hidden || flag == nil {
 			return
 		}
 		if flag.group != last {
-			last = flag.group
-			b.WriteString("\n" + strings.TrimSuffix(last.name+" ("+last.about+")", " ()") + "\n")
+			end()
+			last, flags = flag.group, new(pflag.FlagSet)
+			flags.SortFlags = false
 		}
-		b.WriteString("  " + header(p, flag) + "\n")
-		wrap(&b, "        ", flag.Usage)
+		flags.AddFlag(p)
 	})
+	end()
 	switch {
 	case last.command:
 		b.WriteString("\n" + commandHelp)
@@ -67,37 +73,5 @@ func help(cmd *cobra.Command, w io.Writer) {
 	_, _ = io.WriteString(w, b.String()) // cobra has no way to report it
 }
 
-// header returns the flag as help shows it: -address HOST:PORT (default :9090).
-func header(p *pflag.Flag, flag *Flag) string {
-	s := flag.Option()
-	if p.Shorthand != "" {
-		s = "-" + p.Shorthand + ", " + s
-	}
-	v := flag.value
-	if v.kind != "bool" {
-		s += " " + v.kind
-	}
-	if v.def != "" && !(v.kind == "bool" && v.def == "false") {
-		s += " (default " + v.def + ")"
-	}
-	return s
-}
-
-// helpWidth is the maximum length of the lines of help, in characters.
+// helpWidth is the maximum length of the lines about flags, in characters.
 const helpWidth = 100
-
-// wrap writes a text in lines of at most helpWidth, each with the indent.
-func wrap(b *strings.Builder, indent, s string) {
-	line := indent
-	for word := range strings.FieldsSeq(s) {
-		if line != indent && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > helpWidth {
-			b.WriteString(line + "\n")
-			line = indent
-		}
-		if line != indent {
-			line += " "
-		}
-		line += word
-	}
-	b.WriteString(line + "\n")
-}

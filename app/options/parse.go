@@ -129,15 +129,6 @@ func listenerURL(s string) (*url.URL, error) {
 	return httpURL(s, "the URL of a listener, such as http://127.0.0.1:9922")
 }
 
-// plainURL parses a URL without user, query and fragment.
-func plainURL(s, form string) (*url.URL, error) {
-	u, err := httpURL(s, form)
-	if err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != "") {
-		return nil, fmt.Errorf("%s: must be %s", clip(u.Redacted()), form)
-	}
-	return u, err
-}
-
 // parseSelector parses a=b,c: the label a with the value b, and the label c with any value.
 func parseSelector(s string) (map[string]string, error) {
 	wanted, err := labels.ParseToRequirements(s)

@@ -1,6 +1,7 @@
 package options
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/app/server"
-	"github.com/routesrv/routesrv/app/tracing"
 	"github.com/routesrv/routesrv/app/trial"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain/takeover"
@@ -37,7 +37,6 @@ type RouteServer struct {
 	// UpstreamTLS is for the requests to Server.Upstream and Peers.
 	UpstreamTLS TLSFiles
 	Log         Log
-	Tracing     tracing.Config // without an Endpoint there are no traces
 	// Peers are the URLs of the other replicas, http(s)://HOST:PORT, where each address of the host is one replica.
 	Peers []string
 	// Events turns on writing problems as Kubernetes Events. It is false without a Kubernetes API to write to.
@@ -100,7 +99,6 @@ func (f *Flags) routeServer(c *RouteServer) {
 	f.shards(&s.Redis, "redis")
 	f.shards(&s.Valkey, "valkey")
 	f.log(&c.Log)
-	f.tracing(&c.Tracing)
 	f.Group("State folder", "what survives a restart")
 	f.Add("--state-dir", Text("PATH", &s.StateDir, ""), "Folder of the last-known-good file, which a restarted process serves while its "+
 		"source is unreachable, and of history and control socket. Empty keeps nothing.")
@@ -173,8 +171,6 @@ func (f *Flags) guard(c *guard.Config, maxLoss float64, hold time.Duration) {
 			"how long lost objects, or a whole table, are kept. Time never releases what an emptied table lost."},
 		{"release", either(&c.Manual, "auto", "manual"), "auto (after hold, or by an acceptance) or manual (only by an acceptance); what " +
 			"comes back is always released."},
-		{"namespaces", Bool(&c.Namespaces, false),
-			"also keep a namespace that lost all its routes, at least 20, while all others lost at most 5 %."},
 		{"max-routes", Number(&c.MaxRoutes, 0, 0, most), "do not serve objects that make the table grow past this; 0 means no limit."},
 		{"max-bytes", size(&c.MaxBytes, "0", 0), "the same in bytes, such as 512MiB; also the largest table that " +
 			"--upstream may send, by default 512 MiB, or a quarter of the memory limit if that is less."},
@@ -390,24 +386,19 @@ func (f *Flags) peers(c *RouteServer) {
 
 // peersURL converts HOST:PORT or a URL to a URL.
 func peersURL(s, scheme string) (string, error) {
-	const form = "HOST:PORT or http(s)://HOST:PORT"
-	text := s
 	if !strings.Contains(s, "://") {
-		text = scheme + "://" + s
+		s = scheme + "://" + s
 	}
-	u, err := plainURL(text, form)
-	switch {
-	case err != nil:
-		return "", err
-	case strings.Trim(u.Path, "/") != "":
-		return "", fmt.Errorf("%s: must be "+form, clip(u.Redacted()))
-	case u.Port() == "":
-		return "", fmt.Errorf("%s: must be "+form+", with the port that the replicas listen on", clip(s))
+	u, err := url.Parse(s)
+	if err != nil {
+		return "", errors.New("must be HOST:PORT or http(s)://HOST:PORT") // the text may have a password
 	}
-	if n, err := strconv.Atoi(u.Port()); err != nil || n < 1 || n > 65535 {
-		return "", fmt.Errorf("%s: the port must be from 1 to 65535", clip(s))
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	plain := url.URL{Scheme: u.Scheme, Host: u.Host}
+	if err != nil || port == 0 || u.Scheme != "http" && u.Scheme != "https" || plain.String() != strings.TrimSuffix(s, "/") {
+		return "", fmt.Errorf("%s: must be HOST:PORT or http(s)://HOST:PORT, with the port that the replicas listen on", clip(u.Redacted()))
 	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), nil
+	return plain.String(), nil
 }
 
 // CompileFlags declares the flags of the command that prints a table. Its positional arguments are manifests, like the values of

@@ -16,7 +16,6 @@ import (
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/server"
-	"github.com/routesrv/routesrv/app/tracing"
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
@@ -83,8 +82,7 @@ func TestDefaults(t *testing.T) {
 			Valkey:   server.Shard{Port: 6379},
 			Upstream: dataplane.Config{UpdateMode: dataplane.Auto, Timeout: 10 * time.Second},
 		},
-		Log:     options.Log{Level: slog.LevelInfo},
-		Tracing: tracing.Config{Sample: 0.01},
+		Log: options.Log{Level: slog.LevelInfo},
 	}
 	if diff := cmp.Diff(want, got, compare); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -282,8 +280,8 @@ func serveSamples() map[string]sample {
 		return sample{value, with, f, want}
 	}
 	return map[string]sample{
-		"guard": one("max-loss=50%,max-backend-loss=0.75,window=3m,hold=2m,release=manual,namespaces,max-routes=9,max-bytes=512MiB",
-			guard.Config{MaxLoss: 0.5, MaxBackendLoss: 0.75, Window: 3 * time.Minute, Hold: 2 * time.Minute, Manual: true, Namespaces: true, MaxRoutes: 9, MaxBytes: 512 << 20},
+		"guard": one("max-loss=50%,max-backend-loss=0.75,window=3m,hold=2m,release=manual,max-routes=9,max-bytes=512MiB",
+			guard.Config{MaxLoss: 0.5, MaxBackendLoss: 0.75, Window: 3 * time.Minute, Hold: 2 * time.Minute, Manual: true, MaxRoutes: 9, MaxBytes: 512 << 20},
 			func(c *options.RouteServer) any { return c.Server.Guard }),
 		"address":                       one("127.0.0.1:80", "127.0.0.1:80", func(c *options.RouteServer) any { return c.Server.Address }),
 		"support-listener":              one("[::1]:80", "[::1]:80", func(c *options.RouteServer) any { return c.Server.SupportAddress }),
@@ -318,8 +316,6 @@ func serveSamples() map[string]sample {
 		"update-mode":  one("stream", dataplane.Stream, func(c *options.RouteServer) any { return c.Server.Upstream.UpdateMode }),
 		"peers":        one("peers:9090", []string{"http://peers:9090"}, func(c *options.RouteServer) any { return c.Peers }),
 		"upstream-tls": one("ca=a,cert=c,key=k", options.TLSFiles{CA: "a", Cert: "c", Key: "k"}, func(c *options.RouteServer) any { return c.UpstreamTLS }),
-
-		"otlp-endpoint": one("http://c:4318/x", "http://c:4318/x", func(c *options.RouteServer) any { return c.Tracing.Endpoint }),
 
 		"events": one("true", true, func(c *options.RouteServer) any { return c.Events }),
 

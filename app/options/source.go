@@ -152,14 +152,19 @@ func (f *Flags) fetch(c *dataplane.Config, files *TLSFiles, upstream string) {
 	c.UpdateMode = dataplane.Auto
 	f.Add("--update-mode", Choice((*string)(&c.UpdateMode), "auto", "stream", "poll"),
 		"How to get tables: stream, poll, or auto (stream, and poll while streams do not work).")
-	f.Add("--upstream-tls", Settings(nil, nil,
+	f.TLS("upstream-tls", files, "Files for TLS to other route servers, PEM, read again when they change.")
+}
+
+// TLS declares a flag of files for TLS.
+func (f *Flags) TLS(name string, files *TLSFiles, usage string) {
+	f.Add("--"+name, Settings(nil, nil,
 		Setting{"ca", Text("PATH", &files.CA, ""), "CAs to trust instead of the system's."},
 		Setting{"cert", Text("PATH", &files.Cert, ""), "certificate to present."},
 		Setting{"key", Text("PATH", &files.Key, ""), "its private key."},
-	), "Files for TLS to other route servers, PEM, read again when they change.")
+	), usage)
 	f.Check(func() {
 		if (files.Cert == "") != (files.Key == "") {
-			f.failf("upstream-tls", "client certificate: set both cert and key, or neither")
+			f.failf(name, "client certificate: set both cert and key, or neither")
 		}
 	})
 }

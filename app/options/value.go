@@ -204,7 +204,7 @@ func Settings(word *Value, set map[string]bool, all ...Setting) *Value {
 	for i, s := range all {
 		names[i] = s.Name
 	}
-	v := &Value{kind: "SETTING=VALUE,…", repeat: true, settings: all}
+	v := &Value{kind: "SETTING=VALUE,...", repeat: true, settings: all}
 	if word != nil {
 		v.kind, v.def = word.kind+","+v.kind, word.def
 	}
@@ -237,8 +237,8 @@ func Settings(word *Value, set map[string]bool, all ...Setting) *Value {
 	return v
 }
 
-// change accepts /expression/replacement/, where the first character is the separator. Text after the last separator has no meaning.
-func change(add func(*regexp.Regexp, string), ignored func(text string)) *Value {
+// change accepts /expression/replacement/, where the first character is the separator. Text after the last one has no meaning.
+func change(add func(*regexp.Regexp, string)) *Value {
 	return Repeated("/regexp/replacement/", func(s string) error {
 		if s == "" {
 			return errors.New("must be /expression/replacement/, not an empty text")
@@ -252,9 +252,6 @@ func change(add func(*regexp.Regexp, string), ignored func(text string)) *Value 
 		rx, err := regexp.Compile(parts[1])
 		if err != nil {
 			return fmt.Errorf("%s: %w", clip(s), err)
-		}
-		if parts[3] != "" {
-			ignored(s)
 		}
 		add(rx, parts[2])
 		return nil

@@ -2,7 +2,6 @@ package query
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -20,31 +19,21 @@ import (
 const maxURLs = 200
 
 // URLs are places given as arguments: the support listeners of the replicas of one route server.
-type URLs struct {
-	tls       TLS
-	transport *http.Transport
-}
+type URLs struct{}
 
 // NewURLs returns the places for one run.
-func NewURLs() Places { return &URLs{} }
+func NewURLs() Places { return URLs{} }
 
 // Define implements [Places].
-func (u *URLs) Define(flags *options.Flags) { u.tls.Define(flags) }
-
-// Certificates implements [Places].
-func (u *URLs) Certificates() TLS { return u.tls }
+func (URLs) Define(*options.Flags) {}
 
 // Args implements [Places].
-func (u *URLs) Args() string { return "URL..." }
+func (URLs) Args() string { return "URL..." }
 
 // Clusters implements [Places]: arguments that begin with http:// or https:// are replicas of one route server.
-func (u *URLs) Clusters(args []string) ([]Cluster, []string, error) {
+func (URLs) Clusters(args []string) ([]Cluster, []string, error) {
 	var rest []string
 	var replicas []Replica
-	var err error
-	if u.transport, err = u.tls.Transport(); err != nil {
-		return nil, nil, err
-	}
 	for _, a := range args {
 		if !IsURL(a) {
 			rest = append(rest, a)
@@ -57,9 +46,7 @@ func (u *URLs) Clusters(args []string) ([]Cluster, []string, error) {
 		if at.RawQuery != "" || at.Fragment != "" {
 			return nil, nil, fmt.Errorf("%q: must be the URL of a support listener, without a query", a)
 		}
-		replicas = append(replicas, Replica{
-			Name: at.Host, Support: &Listener{URL: strings.TrimSuffix(a, "/"), Transport: u.transport},
-		})
+		replicas = append(replicas, Replica{Name: at.Host, Support: &Listener{URL: strings.TrimSuffix(a, "/")}})
 	}
 	switch {
 	case len(replicas) == 0:
@@ -71,55 +58,14 @@ func (u *URLs) Clusters(args []string) ([]Cluster, []string, error) {
 }
 
 // Close implements [Places].
-func (u *URLs) Close() {
-	if u.transport != nil {
-		u.transport.CloseIdleConnections()
-	}
-}
+func (URLs) Close() {}
 
-// TLS configures which servers to trust, and the client certificate of a command. The zero value trusts the system's authorities
-// and presents no certificate.
-type TLS struct {
-	CACert     string // file of authorities, PEM, instead of the system's
-	Cert, Key  string // files of the client certificate; set both or neither
-	ServerName string // name that the server's certificate must have, instead of the host of the URL
-}
-
-// Define adds the flags.
-func (t *TLS) Define(flags *options.Flags) {
-	flags.Add("--cacert", options.Text("FILE", &t.CACert, ""),
-		"Authorities of the servers' certificates, PEM, instead of those of the system.")
-	flags.Add("--cert", options.Text("FILE", &t.Cert, ""),
-		"Client certificate to show to servers that ask for one, PEM. Needs --key.")
-	flags.Add("--key", options.Text("FILE", &t.Key, ""), "Key of the client certificate, PEM.")
-	flags.Add("--server-name", options.Text("NAME", &t.ServerName, ""),
-		"Name that the certificates of the servers must have, instead of the host in the URL.")
-}
-
-// Set reports whether anything is set.
-func (t TLS) Set() bool { return t != TLS{} }
-
-// Config reads the files.
-func (t TLS) Config() (*tls.Config, error) {
-	if (t.Cert == "") != (t.Key == "") {
-		return nil, errors.New("set both --cert and --key, or neither")
-	}
-	c, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: t.CACert, CertFile: t.Cert, KeyFile: t.Key, ServerName: t.ServerName}})
-	if c == nil && err == nil {
-		c = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	return c, err
-}
-
-// Transport returns a transport like http.DefaultTransport with these certificates.
-func (t TLS) Transport() (*http.Transport, error) {
-	c, err := t.Config()
-	if err != nil {
-		return nil, err
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = c
-	return transport, nil
+// Transport returns a transport like http.DefaultTransport that uses the files.
+func Transport(files options.TLSFiles) (*http.Transport, error) {
+	config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: files.CA, CertFile: files.Cert, KeyFile: files.Key}})
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig = config
+	return t, err
 }
 
 // Socket is the place of the process in the same pod: its control socket, which answers what the support listener answers, and
@@ -133,9 +79,6 @@ type Socket struct {
 	folder    string
 	transport *http.Transport
 }
-
-// Certificates implements [Places].
-func (s *Socket) Certificates() TLS { return TLS{} }
 
 // Define implements [Places].
 func (s *Socket) Define(flags *options.Flags) {

@@ -7,6 +7,7 @@ package query
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/url"
 
@@ -27,8 +28,11 @@ type Replica struct {
 	Name string
 	// Fault is why this replica cannot be queried, such as a pending pod; otherwise empty.
 	Fault string
-	// Support and Main are its listeners. Main is nil if only the support listener is known.
-	Support, Main *Listener
+	// Support is its support listener.
+	Support *Listener
+	// Host is the name of its main listener, to which Dial connects; Dial is nil if only the support listener is known.
+	Host string
+	Dial func(ctx context.Context, network, host string) (net.Conn, error)
 	// Post sends a command to the control socket of the replica, and returns its JSON answer; by is replaced where the API server knows the user better.
 	// It is nil where only listeners are known.
 	Post func(ctx context.Context, path string, form url.Values) ([]byte, error)
@@ -36,8 +40,8 @@ type Replica struct {
 
 // Listener is the address of one listener.
 type Listener struct {
-	URL       string // without path, such as http://localhost:9911
-	Transport http.RoundTripper
+	URL       string            // without path, such as http://localhost:9911
+	Transport http.RoundTripper // nil means http.DefaultTransport
 }
 
 // do sends a request with no credentials except the transport's. It follows no redirect.
@@ -55,8 +59,6 @@ type Places interface {
 	Args() string
 	// Clusters removes its own arguments from args, and returns the route servers and the other arguments. It does not connect.
 	Clusters(args []string) (clusters []Cluster, rest []string, err error)
-	// Certificates returns the certificates of the flags.
-	Certificates() TLS
 	// Close ends all connections.
 	Close()
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/api"
-	"github.com/routesrv/routesrv/app/console"
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/eskip"
@@ -55,28 +53,17 @@ func (q *questions) limited(path string, answer http.HandlerFunc) http.HandlerFu
 			http.Error(w, "the query is too long", http.StatusRequestURITooLong)
 			return
 		}
-		done, ok := q.turn(r.Context(), path)
+		done, ok := q.turns.Wait(r.Context(), questionWait)
 		if !ok {
 			w.Header().Set("Retry-After", "5")
 			http.Error(w, "too many questions at a time", http.StatusServiceUnavailable)
 			return
 		}
 		defer done()
+		start := time.Now()
 		answer(w, r)
-	}
-}
-
-// turn waits for a slot to answer a question, and reports whether it got one. The caller must call done afterwards.
-func (q *questions) turn(ctx context.Context, path string) (done func(), ok bool) {
-	end, ok := q.turns.Wait(ctx, questionWait)
-	if !ok {
-		return nil, false
-	}
-	start := time.Now()
-	return func() {
 		q.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
-		end()
-	}, true
+	}
 }
 
 // answers returns a handler that answers with a value as JSON.
@@ -103,6 +90,8 @@ func (s *Server) questionEndpoints() []httpserve.Endpoint {
 	}, s.takeoverEndpoint())
 }
 
+var errNoTable = errors.New("no table yet")
+
 // maxMatchHeaders limits the headers of a request to match.
 const maxMatchHeaders = 64
 
@@ -111,7 +100,7 @@ const maxMatchHeaders = 64
 func (s *Server) serveMatch(w http.ResponseWriter, r *http.Request) {
 	v, err := s.match(r.URL.Query())
 	switch {
-	case errors.Is(err, console.ErrNoTable):
+	case errors.Is(err, errNoTable):
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	case err != nil:
@@ -125,11 +114,11 @@ func (s *Server) serveMatch(w http.ResponseWriter, r *http.Request) {
 	httpserve.WriteAnswer(w, r, status, v.WriteJSON, v.WriteText)
 }
 
-// match answers one question. The error is [console.ErrNoTable], or names the invalid parameter.
+// match answers one question. The error is errNoTable, or names the invalid parameter.
 func (s *Server) match(q url.Values) (*report.Report, error) {
 	t := s.cache.Current()
 	if t == nil {
-		return nil, console.ErrNoTable
+		return nil, errNoTable
 	}
 	options, err := matchOptions(q, s.proxyOptions())
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -197,7 +196,7 @@ func (p *proof) tick(now time.Time) {
 // saw records for reports which table the proxy has after an answer.
 func (p *proof) saw(seen etagcache.Seen) {
 	has := seen.Digest
-	if seen.Sent.Whole && seen.Sent.Status == http.StatusOK { // it applies the table before it asks again and names it
+	if !seen.Sent.Digest.IsZero() { // it applies the table before it asks again and names it
 		has = seen.Sent.Digest
 	}
 	p.mu.Lock()

@@ -288,7 +288,7 @@ func (b *buffer) String() string {
 
 // ourFlags is the number of flags of our own: settings that Skipper's route server does not have, over all programs. Each is one more
 // thing to understand, so it must be at most 40.
-const ourFlags = 38
+const ourFlags = 37
 
 func TestNumberOfOurFlags(t *testing.T) {
 	names := make(map[string]bool)

@@ -44,7 +44,7 @@ const stateDir = "/var/lib/routesrv"
 
 // run is the whole program. It returns the exit status when ctx ends.
 func run(ctx context.Context, args, environ []string, std program.Stdio) int {
-	env := options.Env{Environ: environ, ReadFile: program.ReadFile(ctx)}
+	env := program.Env(environ)
 	root := serveCommand(env, std)
 	root.AddCommand(compileCommand(env, std), webhookCommand(env, std))
 	queries := cli.Program{
@@ -73,9 +73,9 @@ func serveCommand(env options.Env, std program.Stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "routesrv",
 		Long: `Reads Ingresses and RouteGroups once for a whole fleet of proxies, compiles them into one routing
-table, and serves it to every proxy under /routes. Flags with one dash below are Skipper's, those
-with two dashes are new; both forms work for both. Proxies then run without -kubernetes, with
--routes-urls=http://routesrv/routes.
+table, and serves it to every proxy under /routes. Proxies then run without -kubernetes, with
+-routes-urls=http://routesrv/routes. The flags of Skipper's route server work unchanged, with one
+dash or two.
 
 SIGTERM drains and stops the server; a second one stops it at once. SIGHUP reads the source at once.`,
 		Example: `  # Try it with a folder of manifests, on the loopback interface only

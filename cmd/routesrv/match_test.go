@@ -120,7 +120,7 @@ func TestMatchTakesURLsAsCurlDoes(t *testing.T) {
 
 func TestMatchHelpTeaches(t *testing.T) {
 	r := runWith(t, "", "match", "--help")
-	for _, want := range []string{"Usage:\n  routesrv match [flags] URL TABLE", "  -X, --request METHOD (default GET)\n", "  -H, --header 'NAME: VALUE'\n", "  --from ADDRESS", "xit status is 0"} {
+	for _, want := range []string{"Usage:\n  routesrv match [flags] URL TABLE", "  -X, --request METHOD ", "  -H, --header 'NAME: VALUE' ", "  --from ADDRESS", "xit status is 0"} {
 		if r.status != 0 || !strings.Contains(r.out, want) {
 			t.Errorf("status %d, help has no %q", r.status, want)
 		}
