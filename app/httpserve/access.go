@@ -85,9 +85,6 @@ func NamedRight(r *http.Request) bool {
 // Turns limits how many requests perform an operation at the same time.
 type Turns chan struct{}
 
-// NewTurns returns a limit of n.
-func NewTurns(n int) Turns { return make(Turns, n) }
-
 // Wait waits for a turn until ctx ends, and at most the given time; 0 means no limit. If ok is true, the caller must call done.
 func (t Turns) Wait(ctx context.Context, most time.Duration) (done func(), ok bool) {
 	if most > 0 {
