@@ -141,7 +141,6 @@ type Client struct {
 	polling  sync.Mutex
 	zoneText string // of the file with the zone, or why it has none, as logged last
 	current  int    // index of the server in use
-	failing  bool   // no server answered in the last round
 
 	transport transport // owned by Run
 

@@ -39,9 +39,9 @@ func (c *Client) begin() (zone string) {
 }
 
 func (c *Client) ended(err error) {
-	now := time.Now()
+	now, before := time.Now(), 0
 	c.update(func(l *loopState) {
-		if err == nil {
+		if before = l.Failures; err == nil {
 			l.LastSuccess, l.Failures = now, 0
 			return
 		}
@@ -49,12 +49,11 @@ func (c *Client) ended(err error) {
 		l.FailedTotal++
 	})
 	switch {
-	case err != nil && !c.failing:
+	case err != nil && before == 0:
 		c.dedup.Log(slog.LevelError, LogUnreachable, "", "error", err)
-	case err == nil && c.failing:
+	case err == nil && before > 0:
 		c.dedup.Log(slog.LevelInfo, LogReachable, "")
 	}
-	c.failing = err != nil
 	c.publisher.Tend()
 	c.cfg.Ended(err)
 }
