@@ -9,9 +9,8 @@ import (
 )
 
 // Poll is one round of Run: it asks the server in use, and if that fails the others, and applies a table that passes. It returns
-// nil if one of them gave a usable answer, which includes a table that is held or not accepted yet. Otherwise it returns the
-// errors of all servers tried, each an *Error, or the error of ctx. Rounds never run concurrently. At the end it waits for the
-// files, for five seconds at most.
+// nil if one of them gave a usable answer, held or not, or else the errors of all servers tried, each an *Error, or the error of
+// ctx. Rounds never run concurrently. At the end it waits for the files, for five seconds at most.
 func (c *Client) Poll(ctx context.Context) error {
 	c.polling.Lock()
 	defer c.polling.Unlock()

@@ -166,10 +166,8 @@ func clip(s string) string {
 	return strconv.Quote(s)
 }
 
-// Member identifies a data plane for parts of the fleet, such as "Exec:25%" or "Exec:3".
-//
-// A share must affect the same proxies as long as it is set. Each rollout of a Deployment renames its pods, so a share by pod
-// names would change every time. Nodes keep their names, and so do the pods of a StatefulSet.
+// Member identifies a data plane for parts of the fleet, such as "Exec:25%" or "Exec:3". A share must affect the same proxies as
+// long as it is set: each rollout of a Deployment renames its pods, but nodes and the pods of a StatefulSet keep their names.
 type Member struct {
 	By   string `json:"by"` // "node" or "pod"
 	Name string `json:"name"`

@@ -94,9 +94,8 @@ func (cfg *TLSConfig) read(ends *CertificateEnds) (*tls.Config, error) {
 // certificateCheck is how often a use of the value checks the files for changes.
 const certificateCheck = time.Second
 
-// Reloaded is a value loaded from the files of certificates and keys, and reloaded when one of them has changed. If reloading
-// fails, such as while only one file of a pair has been written, the previous value stays in use, and the next use retries. It is
-// safe for concurrent use.
+// Reloaded is a value loaded from files, and reloaded when one of them has changed. If that fails, such as while only one file of
+// a pair has been written, the previous value stays in use, and the next use retries. It is safe for concurrent use.
 type Reloaded[T any] struct {
 	files []string
 	load  func() (T, error)

@@ -24,11 +24,8 @@ const (
 // ErrNoControl reports that no process listens on the control socket of a state folder.
 var ErrNoControl = errors.New("no process listens on the control socket")
 
-// ListenControl opens the control socket of a state folder, and replaces one that a crashed process has left. Requests that
-// change the served table are accepted only there, not over TCP: a proxy forwards requests of tenants to any address, including
-// the address of its pod, but never to a file.
-//
-// The socket of a closed listener stays until the next process replaces it.
+// ListenControl opens the control socket of a state folder, and replaces one that another process has left. Requests that change
+// the served table are accepted only there: a proxy forwards requests of tenants to any address, but never to a file.
 func ListenControl(state string) (net.Listener, error) {
 	folder := filepath.Join(state, controlFolder)
 	if err := os.MkdirAll(folder, 0o700); err != nil {

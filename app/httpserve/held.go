@@ -22,12 +22,10 @@ type Held struct {
 	Owner         shadowdiff.OwnerFunc // finds the objects of routes; nil where only tables are known
 }
 
-// HeldPage returns the handler for GET /guard/held: the difference between the served and the held table by owner, with the reason,
-// what the hold keeps, and the command that accepts the table in the pod, as text or as JSON ([api.HeldTable]); 404 while no table
-// is held. It needs no authentication: the routes of a held table are as public as the served ones.
-//
-// held returns the held table, or false if there is none; it is called concurrently. accept is the command without its arguments,
-// such as "routesrv accept". One request at a time compares; it ends when its client goes away.
+// HeldPage returns the handler for GET /guard/held: the difference between the served and the held table, with the reason and the
+// command that accepts the table in the pod, as text or as JSON ([api.HeldTable]); 404 while no table is held. It needs no
+// authentication: the routes of a held table are as public as the served ones. held is called concurrently. accept is the command
+// without its arguments. One request at a time compares; it ends when its client goes away.
 func HeldPage(held func() (Held, bool), accept string) http.Handler {
 	turn := make(Turns, 1)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
