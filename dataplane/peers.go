@@ -74,7 +74,7 @@ type PeerTable struct {
 }
 
 // AskPeers asks the other replicas of a route server what they serve. The error wraps ErrNoPeer or ErrNoPeerTable, or is the
-// failure to find the peers. A replica that starts without a last-known-good file compares its first table with that of a peer,
+// failure to find the peers. A replica that starts without a last-known-good file compares its first table with the table of a peer,
 // and needs the objects that the peer keeps.
 //
 // Tables are verified as in a data plane. A stale one proves nothing; of the others, the one with the highest revision is used.
