@@ -49,7 +49,7 @@ type Setting struct {
 	Mode Mode
 	// Percent is the share of the fleet, 0 to 100, that uses Exec; the rest uses Pre. It is used only with Exec.
 	Percent int
-	// Count, unless 0, is how many nodes, or pods without node names, use Exec instead of Percent: those of the lowest [Order.Rank].
+	// Count, unless 0, is how many nodes, or pods without node names, use Exec instead of Percent, the lowest [Order.Rank] first.
 	Count int
 	// Override switches to Exec even if the cutover check refuses. It is used only with Exec.
 	Override bool

@@ -71,17 +71,12 @@ func DialControl(ctx context.Context, state string) (conn net.Conn, err error) {
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("%s: permission denied: run this as the user of the process", path)
 		}
-		return nil, fmt.Errorf("%s: %w (%v)", path, ErrNoControl, rootCause(err))
+		if failed, ok := errors.AsType[*net.OpError](err); ok {
+			err = failed.Err // without the path of inFolder
+		}
+		return nil, fmt.Errorf("%s: %w (%v)", path, ErrNoControl, err)
 	}
 	return conn, nil
-}
-
-// rootCause returns the innermost error, which has neither an operation nor the path of [inFolder].
-func rootCause(err error) error {
-	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
-		err = inner
-	}
-	return err
 }
 
 // inFolder calls f with a short path of an existing folder: the address of a Unix socket has at most 107 bytes.
