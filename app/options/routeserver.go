@@ -409,7 +409,7 @@ func CompileFlags(cmd *cobra.Command, c *RouteServer) *Flags {
 	f.Add("--against", Text("URL", &c.Against, ""), "Support listener of a route server. Instead of the table, print which requests of other "+
 		"owners the Ingresses and RouteGroups would take if they were in its cluster.")
 	c.Output = "text"
-	f.Add("-o,--output", Choice(&c.Output, "text", "json", "markdown"), "Form of what --against prints; markdown is for pull requests.")
+	f.Add("-o,--output", Choice(&c.Output, "text", "json"), "Form of what --against prints.")
 	f.Check(func() {
 		const files = "has no effect: the manifests are read"
 		if len(f.args) > 0 && c.Source.Kubernetes {
