@@ -2,15 +2,8 @@
 // are made of. Those packages know no flags.
 //
 // The flags have the names, defaults and forms of Skipper's flags, so that the arguments of an existing Deployment of its route
-// server work unchanged; the programs add their own. A setting may come from four places, in this order of precedence:
-//
-//  1. the command line: -flag=value, -flag value, with one dash or two; a switch is -flag or -flag=false
-//  2. the environment: ROUTESRV_FLAG_ and the name in capitals with underscores, such as ROUTESRV_FLAG_SOURCE_POLL_TIMEOUT
-//  3. the file that -config-file names: YAML with the names of the flags as keys
-//  4. the default
-//
-// A value from a higher place replaces one from a lower place, except for the repeatable flags of Skipper and for flags with several
-// settings: their values add up.
+// server work unchanged. A setting comes from the command line, else from the environment (ROUTESRV_FLAG_ and the name in capitals),
+// else from the YAML file that -config-file names. The repeatable flags of Skipper, and flags with several settings, add up.
 //
 // Nothing is silently ignored. A flag of Skipper without effect on a route server causes a warning with the reason. An unknown flag,
 // or one that requests a different table or a protection that this server does not have, causes an [Error] that explains what to
@@ -30,8 +23,7 @@ import (
 	"github.com/routesrv/routesrv/catalogue"
 )
 
-// Flags are the flags of one command. Declare them with Add in groups, then call Resolve once the command line is parsed. A value is
-// not safe for concurrent use.
+// Flags are the flags of one command. Declare them with Add in groups, then call Resolve once the command line is parsed.
 type Flags struct {
 	*pflag.FlagSet
 	cmd    *cobra.Command
@@ -42,7 +34,6 @@ type Flags struct {
 
 	configFile string
 	checkOnly  bool
-	guardSet   map[string]bool // the settings of --guard that were given
 
 	// Filled by parsing and by Resolve.
 	settings []setting
@@ -59,8 +50,7 @@ type group struct {
 	command     bool // of a command that queries servers: they are no settings, and their variables have another prefix
 }
 
-// Flag is a flag of a command, a [pflag.Value]. Parsing the command line only records texts. They are applied together with the
-// environment and the file: see [Flags.Resolve].
+// Flag is a flag of a command, a [pflag.Value]. Parsing the command line only records texts, which [Flags.Resolve] applies.
 type Flag struct {
 	Name  string // without dashes
 	Usage string // sentences
@@ -96,9 +86,8 @@ func (f *Flags) objects(name, about string) { f.group = group{name: name, about:
 // CommandGroup begins a group of flags of a command that queries servers.
 func (f *Flags) CommandGroup(name string) { f.group = group{name: name, command: true} }
 
-// Add declares a flag. Its name has the dashes with which it is shown: one for a flag of Skipper, two for our own, and a one-letter form
-// before a comma, as in "-o,--output". Where a command that queries servers has a flag of the same name as a setting of the server,
-// there is only the flag of the command.
+// Add declares a flag. Its name has one dash for a flag of Skipper, two for our own, and a one-letter form before a comma, as in
+// "-o,--output". A flag of a command that queries servers hides a setting of the server with the same name.
 func (f *Flags) Add(name string, v *Value, usage string) {
 	short, long, found := strings.Cut(name, ",")
 	if !found {
@@ -132,9 +121,8 @@ func (f *Flags) add(flag *Flag, short string) {
 
 // Complete declares the values that shells suggest for a flag.
 func (f *Flags) Complete(name string, values func() []string) {
-	_ = f.cmd.RegisterFlagCompletionFunc(name, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		fitting := slices.DeleteFunc(slices.Clone(values()), func(v string) bool { return !strings.HasPrefix(v, typed) })
-		return fitting, cobra.ShellCompDirectiveNoFileComp
+	_ = f.cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return values(), cobra.ShellCompDirectiveNoFileComp
 	}) // the flag exists
 }
 
@@ -218,7 +206,6 @@ func (f *Flags) warn(name, format string, args ...any) {
 	}
 }
 
-// at returns an error about a flag.
 func (f *Flags) at(name string, err error) *Error {
 	if flag := f.flag(name); flag != nil {
 		return &Error{Flag: flag.Option(), Where: flag.where, Err: err}

@@ -1,6 +1,7 @@
 package options
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -90,7 +91,7 @@ func (f *Flags) routeServer(c *RouteServer) {
 		Setting{"shutdown", Duration(&s.ShutdownTimeout, server.DefaultShutdownTimeout, tick, day), "for open requests, after draining."})
 	f.selection(&c.Source)
 	f.compile(&s.Compile, &c.Source, &c.Log.Level)
-	f.guard(&s.Guard, guard.DefaultObjectLoss, guard.DefaultKeep)
+	f.guard(&s.Guard, guard.DefaultObjectLoss, guard.DefaultKeep, func() bool { return len(s.Upstream.URLs) > 0 })
 	f.review(&s.Review)
 	f.canary(&s.Canary)
 	f.listen(c)
@@ -141,12 +142,6 @@ func (f *Flags) checkRelay(c *RouteServer) {
 	case len(c.Source.Manifests) > 0:
 		f.failf("upstream", "cannot be combined with --manifests: "+both)
 	}
-	if !f.guardSet["max-loss"] {
-		c.Server.Guard.MaxLoss = 0 // a relay has its own default: it passes losses
-	}
-	if !f.guardSet["hold"] {
-		c.Server.Guard.Hold = guard.DefaultHold // of a whole table
-	}
 	for _, one := range f.all {
 		if one.group.objects && one.Name != "kubernetes" && one.Name != "manifests" && f.changed(one.Name) {
 			f.warn(one.Name, "has no effect with --upstream, whose table is served unchanged")
@@ -155,12 +150,11 @@ func (f *Flags) checkRelay(c *RouteServer) {
 }
 
 // guard declares the flags of the guard. maxLoss and hold are defaults of its settings: kept objects delay no other team, so they are
-// kept sooner and longer than tables.
-func (f *Flags) guard(c *guard.Config, maxLoss float64, hold time.Duration) {
-	c.MaxLoss, c.MaxBackendLoss = maxLoss, guard.DefaultMaxBackendLoss
-	f.guardSet = make(map[string]bool)
+// kept sooner and longer than tables. A relay holds whole tables, and passes losses unless it is told otherwise.
+func (f *Flags) guard(c *guard.Config, maxLoss float64, hold time.Duration, relay func() bool) {
+	c.MaxBackendLoss = guard.DefaultMaxBackendLoss
 	f.Group("Guard", "which new tables are suspicious, and how long the guard holds back what they change")
-	f.Add("--guard", Settings(nil, f.guardSet, []Setting{
+	f.Add("--guard", Settings(nil, []Setting{
 		{"max-loss", Parsed("share", &c.MaxLoss, strconv.FormatFloat(maxLoss, 'g', -1, 64), share), "share of the served pairs of host " +
 			"and path, hosts, Ingresses or RouteGroups that may be lost within the window. If more of at least 20 objects are lost, or " +
 			"more than half, everything lost within the window is kept; 1 disables these rules."},
@@ -177,6 +171,13 @@ func (f *Flags) guard(c *guard.Config, maxLoss float64, hold time.Duration) {
 		{"max-bytes", size(&c.MaxBytes, "0", 0), "the same in bytes, such as 512MiB; also the largest table that " +
 			"--upstream may send, by default four times the last one, from 64 MiB (512 MiB for the first one) to a quarter of the memory limit."},
 	}...), "What counts as an accident, and what then happens.")
+	c.Hold = 0 // until it is set
+	f.Check(func() {
+		if relay() {
+			maxLoss, hold = 0, guard.DefaultHold
+		}
+		c.MaxLoss, c.Hold = cmp.Or(c.MaxLoss, maxLoss), cmp.Or(c.Hold, hold)
+	})
 }
 
 // review declares the flags of the checks that a change must pass.

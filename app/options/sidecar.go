@@ -38,7 +38,7 @@ func SidecarFlags(cmd *cobra.Command, c *Sidecar) *Flags {
 			"age of the last read of the cluster at which /fresh answers 503."})
 	f.selection(&c.Source)
 	f.compile(&s.Compile, &c.Source, &c.Log.Level)
-	f.guard(&s.Guard, guard.DefaultMaxLoss, guard.DefaultHold)
+	f.guard(&s.Guard, guard.DefaultMaxLoss, guard.DefaultHold, func() bool { return false })
 	f.sidecarListeners(s)
 	f.log(&c.Log)
 	f.Group("State folder", "what survives a restart")
@@ -61,13 +61,13 @@ func (f *Flags) mode(s *sidecar.Config) {
 		"without it the name of the pod does.")
 	cutover, fallback := &s.Cutover, &s.Fallback
 	cutover.Policy, fallback.Policy = rollout.CutoverReport, rollout.FallbackBoot
-	f.Add("--cutover-check", Settings(Choice((*string)(&cutover.Policy), "report", "enforce", "off"), nil,
+	f.Add("--cutover-check", Settings(Choice((*string)(&cutover.Policy), "report", "enforce", "off"),
 		Setting{"clean-for", Duration(&cutover.CleanFor, rollout.DefaultCleanFor, 0, 30*day), "how long the tables must be equal, apart from skew."},
 		Setting{"comparisons", Number(&cutover.MinComparisons, rollout.DefaultMinComparisons, 0, most),
 			"minimum number of comparisons in that time."},
 	), "What to do with the comparisons of mode Pre: report, enforce (refuse Exec, but not Exec!, while they differ) or off. Settings may "+
 		"follow, as in enforce,clean-for=1h.")
-	f.Add("--fallback", Settings(Choice((*string)(&fallback.Policy), "boot", "never", "always"), nil,
+	f.Add("--fallback", Settings(Choice((*string)(&fallback.Policy), "boot", "never", "always"),
 		Setting{"after", Duration(&fallback.After, rollout.DefaultFallbackAfter, time.Second, 30*day), "time without an answer before a fallback."},
 		Setting{"max-age", Duration(&fallback.MaxAge, rollout.DefaultFallbackMaxAge, time.Second, 30*day), "maximum age of the table with always."},
 		Setting{"window", Duration(&fallback.Window, rollout.DefaultFallbackWindow, time.Second, 30*day),
@@ -83,7 +83,7 @@ func (f *Flags) sidecarListeners(s *sidecar.Config) {
 		"Listener for operators, probes and metrics; empty turns it off.")
 	f.Add("--support-loopback-only", Bool(&s.SupportLoopbackOnly, false),
 		"Answer /status, /problems, /shadow, /guard/held and profiles only over the socket in --state-dir.")
-	f.Add("--support-tls", Settings(nil, nil,
+	f.Add("--support-tls", Settings(nil,
 		Setting{"cert", Text("PATH", &s.SupportTLS.Cert, ""), "certificate."},
 		Setting{"key", Text("PATH", &s.SupportTLS.Key, ""), "its private key."},
 		Setting{"client-ca", Text("PATH", &s.SupportTLS.ClientCA, ""),

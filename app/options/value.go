@@ -198,8 +198,8 @@ type Setting struct {
 }
 
 // Settings returns the value of a flag that takes settings, NAME=VALUE with commas between them, and may be repeated. If word is not
-// nil, a text without a name sets it, as in --fallback=always,after=1m. set records the names that were given, unless it is nil.
-func Settings(word *Value, set map[string]bool, all ...Setting) *Value {
+// nil, a text without a name sets it, as in --fallback=always,after=1m.
+func Settings(word *Value, all ...Setting) *Value {
 	names := make([]string, len(all))
 	for i, s := range all {
 		names[i] = s.Name
@@ -227,9 +227,6 @@ func Settings(word *Value, set map[string]bool, all ...Setting) *Value {
 			}
 			if err := all[i].Value.set(val); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
-			}
-			if set != nil {
-				set[name] = true
 			}
 		}
 		return nil
