@@ -186,7 +186,6 @@ type session struct {
 const (
 	defaultTimeout = 10 * time.Second
 	tableTimeout   = 30 * time.Second // for commands that fetch tables
-	parallel       = 16               // clusters at a time
 )
 
 // define declares the flags of a command.
@@ -264,5 +263,5 @@ func parameters(pairs ...string) url.Values {
 
 // ask asks the replicas of clusters, within the limits of the flags.
 func ask[T any](ctx context.Context, s *session, clusters []Cluster, question func(context.Context, Replica) (T, error)) []query.Reply[T] {
-	return query.Ask(ctx, query.Limits{Timeout: s.timeout, Parallel: parallel}, clusters, question)
+	return query.Ask(ctx, s.timeout, clusters, question)
 }

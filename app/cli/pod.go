@@ -29,16 +29,16 @@ func (postJob) run(ctx context.Context, s *session) (int, error) {
 type getJob struct{ noFlags }
 
 func (getJob) run(ctx context.Context, s *session) (int, error) {
-	path, rest, _ := strings.Cut(s.args[0], "?")
+	path := s.args[0]
 	if !strings.HasPrefix(path, "/") {
-		return Trouble, usagef("%q is not a path such as /status", s.args[0])
+		return Trouble, usagef("%q is not a path such as /status", path)
 	}
 	accept := "text/plain"
 	if s.output == "json" {
 		accept = "application/json"
 	}
 	r := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*query.Page, error) {
-		return query.Do(ctx, r.Support, http.MethodGet, strings.TrimSuffix(path+"?"+rest, "?"), nil, accept, nil)
+		return query.Do(ctx, r.Support, http.MethodGet, path, nil, accept, nil)
 	})[0]
 	answers := r.Answered()
 	if len(answers) == 0 {

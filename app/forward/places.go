@@ -173,7 +173,7 @@ func (p *places) replica(c *Cluster, pod *Pod) query.Replica {
 		form = maps.Clone(form)
 		form.Set("by", user)
 		_, container := pod.port(func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == support })
-		return pod.Exec(ctx, cmp.Or(container, program), query.PostCommand(program, path, form)...)
+		return pod.Exec(ctx, cmp.Or(container, program), program, "post", path, form.Encode())
 	}
 	return r
 }

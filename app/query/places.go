@@ -15,9 +15,6 @@ import (
 	"github.com/routesrv/routesrv/app/options"
 )
 
-// maxURLs is how many replicas can be named.
-const maxURLs = 200
-
 // URLs are places given as arguments: the support listeners of the replicas of one route server.
 type URLs struct{}
 
@@ -40,19 +37,13 @@ func (URLs) Clusters(args []string) ([]Cluster, []string, error) {
 			continue
 		}
 		at, err := url.Parse(a)
-		if err != nil || at.Host == "" {
-			return nil, nil, fmt.Errorf("%q is not a URL such as http://routesrv:9911", a)
-		}
-		if at.RawQuery != "" || at.Fragment != "" {
-			return nil, nil, fmt.Errorf("%q: must be the URL of a support listener, without a query", a)
+		if err != nil || at.Host == "" || at.RawQuery != "" || at.Fragment != "" {
+			return nil, nil, fmt.Errorf("%q: must be the URL of a support listener, such as http://routesrv:9911", a)
 		}
 		replicas = append(replicas, Replica{Name: at.Host, Support: &Listener{URL: strings.TrimSuffix(a, "/")}})
 	}
-	switch {
-	case len(replicas) == 0:
+	if len(replicas) == 0 {
 		return nil, nil, errors.New("must be the URL of the support listener of a route server, such as http://routesrv:9911")
-	case len(replicas) > maxURLs:
-		return nil, nil, fmt.Errorf("%d URLs, limit %d", len(replicas), maxURLs)
 	}
 	return []Cluster{{Find: func(context.Context) ([]Replica, error) { return replicas, nil }}}, rest, nil
 }
@@ -92,7 +83,7 @@ func (s *Socket) Args() string { return "" }
 // Clusters implements [Places].
 func (s *Socket) Clusters(args []string) ([]Cluster, []string, error) {
 	for _, a := range args {
-		if u, err := url.Parse(a); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
+		if IsURL(a) {
 			return nil, nil, fmt.Errorf("%q: this command asks the process in its own pod, not a URL: use kubectl routesrv, or kubectl exec POD -- and the command without the URL", a)
 		}
 	}
@@ -103,14 +94,7 @@ func (s *Socket) Clusters(args []string) ([]Cluster, []string, error) {
 	s.transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx, s.folder) }}
 	l := &Listener{URL: "http://localhost", Transport: s.transport}
 	r := Replica{Name: name, Support: l, Post: func(ctx context.Context, path string, form url.Values) ([]byte, error) {
-		p, err := Do(ctx, l, http.MethodPost, path, nil, "application/json", strings.NewReader(form.Encode()))
-		switch {
-		case err != nil:
-			return nil, err
-		case p.Status != http.StatusOK:
-			return nil, p.Refusal(path)
-		}
-		return p.Body, nil
+		return Post(ctx, l, path, nil, strings.NewReader(form.Encode()))
 	}}
 	return []Cluster{{Find: func(context.Context) ([]Replica, error) { return []Replica{r}, nil }}}, args, nil
 }
@@ -120,11 +104,6 @@ func (s *Socket) Close() {
 	if s.transport != nil {
 		s.transport.CloseIdleConnections()
 	}
-}
-
-// PostCommand returns the command that sends a command to the control socket in a pod.
-func PostCommand(program, path string, form url.Values) []string {
-	return []string{program, "post", path, form.Encode()}
 }
 
 // IsURL reports whether an argument is a URL for HTTP.

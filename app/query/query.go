@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
 )
 
@@ -42,13 +41,6 @@ type Replica struct {
 type Listener struct {
 	URL       string            // without path, such as http://localhost:9911
 	Transport http.RoundTripper // nil means http.DefaultTransport
-}
-
-// do sends a request with no credentials except the transport's. It follows no redirect.
-func (l *Listener) do(r *http.Request) (*http.Response, error) {
-	r.Header.Set("User-Agent", api.AgentTool)
-	client := http.Client{Transport: l.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return client.Do(r)
 }
 
 // Places are the route servers that a command asks.
