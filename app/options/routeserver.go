@@ -101,8 +101,7 @@ func (f *Flags) routeServer(c *RouteServer) {
 	f.shards(&s.Valkey, "valkey")
 	f.log(&c.Log)
 	f.Group("State folder", "what survives a restart")
-	f.Add("--state-dir", Text("PATH", &s.StateDir, ""), "Folder of the last-known-good file, which a restarted process serves while its "+
-		"source is unreachable, and of history and control socket. Empty keeps nothing.")
+	f.Add("--state-dir", Text("PATH", &s.StateDir, ""), "Folder of the last-known-good file, history and control socket.")
 	f.events(c)
 	f.ignoreSkipper()
 	f.Check(func() {
@@ -226,18 +225,17 @@ func (f *Flags) listen(c *RouteServer) {
 	f.Group("Listeners and shutdown", "where the server listens, and how it stops")
 	f.Add("-address", Text("HOST:PORT", &s.Address, server.DefaultAddress, address), "Main listener.")
 	f.Add("-support-listener", Address(&s.SupportAddress, server.DefaultSupportAddress),
-		"Listener for metrics and status, without TLS; empty turns it off.")
+		"Listener for metrics and status; empty: none.")
 	f.Add("-wait-for-healthcheck-interval", Duration(&s.WaitForHealthcheckInterval, 45*time.Second, 0, day),
 		"How long to keep serving after the signal to stop; with --manifests not at all, unless it is set.")
 	f.Add("--max-connections", Number(&s.MaxConnections, server.DefaultMaxConnections, 16, most), "Connections of the main listener, at "+
 		"most the limit of open files minus 128. A full listener closes the connection that was idle for longest.")
 	f.Add("--max-streams", Number(&s.MaxStreams, server.DefaultMaxStreams, 0, most),
-		"Maximum number of streams on /routes/watch; further clients get 429. 0 turns streams off.")
+		"Most streams on /routes/watch; 0 turns them off.")
 	f.Add("-enable-profile", Bool(&s.EnableProfile, false), "Serve profiles under /debug/pprof on the support listener.")
 	f.Add("-block-profile-rate", Number(&c.Profile.Block, 0, 0, most), "Rate of the blocking profile, in nanoseconds per sample; 0 is off.")
 	f.Add("-mutex-profile-fraction", Number(&c.Profile.Mutex, 0, 0, most), "The mutex profile samples one of this many events; 0 is off.")
-	f.Add("-memory-profile-rate", Number(&c.Profile.Memory, 0, 0, most),
-		"Rate of the memory profile, in bytes per sample; 0 keeps the default of the Go runtime.")
+	f.Add("-memory-profile-rate", Number(&c.Profile.Memory, 0, 0, most), "Rate of the memory profile, in bytes per sample.")
 	f.Check(func() {
 		if len(c.Source.Manifests) > 0 && !f.Given("address") {
 			s.Address = LoopbackAddress
@@ -261,8 +259,7 @@ func (f *Flags) listen(c *RouteServer) {
 func (f *Flags) tls(c *httpserve.TLSConfig) {
 	f.Group("TLS and protection", "who may use the main listener")
 	f.Add("--enable-tls", Bool(&c.Enable, false), "Serve TLS on the main listener, with -tls-cert and -tls-key, without client certificates.")
-	f.Add("-enable-mtls", Bool(&c.RequireClientCert, false),
-		"Serve TLS on the main listener, and require client certificates, also for /health.")
+	f.Add("-enable-mtls", Bool(&c.RequireClientCert, false), "The same, and require client certificates, also for /health.")
 	f.Add("-tls-cert", List(&c.CertFiles), "Files with the certificates, PEM, separated by commas.")
 	f.Add("-tls-key", List(&c.KeyFiles), "Files with their keys, in the same order.")
 	c.MinVersion, _ = parseTLSVersion("1.2")
@@ -304,8 +301,7 @@ func (f *Flags) checkTLS(c *httpserve.TLSConfig) {
 // requestFilters declares the flag with the filters for requests to the main listener. Filters that call a token service are rejected.
 func (f *Flags) requestFilters(dst *[]*eskip.Filter) {
 	const name = "route-server-filters"
-	f.Add("-"+name, Parsed("FILTERS", dst, "", parseFilters),
-		`Filters for all requests to the main listener but /health, such as mtlsAuthn() -> mtlsCN("proxy").`)
+	f.Add("-"+name, Parsed("FILTERS", dst, "", parseFilters), "Filters for requests to the main listener but /health.")
 	f.Check(func() {
 		for _, one := range *dst {
 			for _, prefix := range []string{"oauthTokeninfo", "oauthTokenintrospection", "secureOauthTokenintrospection"} {
@@ -339,7 +335,7 @@ func (f *Flags) log(l *Log) {
 	l.Level = slog.LevelInfo
 	f.Group("Logging", "lines go to standard error")
 	f.Add("-application-log-level", Parsed("level", &l.Level, "INFO", parseLevel),
-		"Minimum log level: TRACE, DEBUG, INFO, WARN, ERROR, FATAL or PANIC.")
+		"TRACE, DEBUG, INFO, WARN, ERROR, FATAL or PANIC.")
 	f.Add("-application-log-json-enabled", Bool(&l.JSON, false), "Log JSON, one object on each line.")
 }
 
