@@ -68,7 +68,7 @@ type Flag struct {
 
 	values []string // that count
 	where  string   // of the last one, as in Error
-	file   bool     // the file adds to them
+	file   bool     // the file has some
 }
 
 // New returns the flags of a command, without any.
@@ -322,14 +322,14 @@ func normalize(cmd *cobra.Command, args []string) (out []string, named *cobra.Co
 				continue
 			}
 			rest := args[i+1:]
-			if sub := child(cmd, arg); sub != nil && len(bad) == 0 {
+			if sub, _, _ := cmd.Find(args[i : i+1]); sub != cmd && len(bad) == 0 {
 				rest, cmd, err = normalize(sub, rest)
 			}
 			return append(out, rest...), cmd, joined(append(bad, err))
 		case name == "help" || arg == "-h":
 			return append(out, "--help"), cmd, nil // whatever else is wrong
-		case flag == nil && pflagShort(flags, arg[1:2]) != nil: // as in -ojson
-			if out = append(out, arg); len(arg) == 2 && value && pflagShort(flags, name).NoOptDefVal == "" {
+		case flag == nil && flags.ShorthandLookup(arg[1:2]) != nil: // as in -ojson
+			if out = append(out, arg); len(arg) == 2 && value && flags.ShorthandLookup(name).NoOptDefVal == "" {
 				i++
 				out = append(out, args[i])
 			}
@@ -346,24 +346,6 @@ func normalize(cmd *cobra.Command, args []string) (out []string, named *cobra.Co
 		}
 	}
 	return out, cmd, joined(bad)
-}
-
-// pflagShort returns the flag with a one-letter form; nil if there is none.
-func pflagShort(flags *pflag.FlagSet, letter string) *pflag.Flag {
-	if letter == "-" || letter >= "\x80" {
-		return nil
-	}
-	return flags.ShorthandLookup(letter)
-}
-
-// child returns the subcommand of a name; nil if there is none.
-func child(cmd *cobra.Command, name string) *cobra.Command {
-	for _, c := range cmd.Commands() {
-		if c.Name() == name {
-			return c
-		}
-	}
-	return nil
 }
 
 // settingsHelp describes the forms and places of settings.

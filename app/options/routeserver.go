@@ -181,7 +181,7 @@ func (f *Flags) guard(c *guard.Config, maxLoss float64, hold time.Duration, rela
 
 // review declares the flags of the checks that a change must pass.
 func (f *Flags) review(c *server.Review) {
-	f.Add("--trial-proxy", Parsed("URL", &c.TrialProxy, "", listenerURL), "Support listener of a real proxy that loads new filters and "+
+	f.Add("--trial-proxy", Parsed("URL", &c.TrialProxy, "", parseURL), "Support listener of a real proxy that loads new filters and "+
 		"predicates before the fleet does (components/trial). It takes requests at the port below. A change waits at most "+
 		short(trial.DefaultTimeout)+" for a proxy that does not answer.")
 	f.Add("--keep-takeovers", Parsed("POLICY", &c.KeepTakeovers, "none", takeover.ParsePolicy), "Keep an object at its served version "+
@@ -208,7 +208,7 @@ func (f *Flags) canary(c *server.CanaryConfig) {
 		"/routes (components/canary). 0: both serve the same table.")
 	f.Add("--canary-query", Text("PROMQL", &c.Query, ""), "PromQL expression that is asked every 10 s. While it returns any series, nothing is "+
 		"promoted, and what soaks when it begins to is halted.")
-	f.Add("--prometheus", Parsed("URL", &c.Prometheus, "", listenerURL), "The Prometheus that answers --canary-query.")
+	f.Add("--prometheus", Parsed("URL", &c.Prometheus, "", parseURL), "The Prometheus that answers --canary-query.")
 	f.Check(func() {
 		switch {
 		case (c.Query == "") != (c.Prometheus == nil):

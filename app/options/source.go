@@ -53,7 +53,7 @@ func (f *Flags) source(s *Source) {
 	}), "Read the objects from a file or folder of YAML and JSON; - is standard input. May be repeated. The server then listens on "+
 		"127.0.0.1, unless you set addresses.")
 	f.Add("-kubernetes-in-cluster", Bool(&s.InCluster, false), "Take address, token and CA of the API from the pod.")
-	f.Add("-kubernetes-url", Text("URL", &s.URL, "", optionalURL),
+	f.Add("-kubernetes-url", Text("URL", &s.URL, "", checkURL),
 		"Address of the API outside a cluster; empty means http://localhost:8001, where kubectl proxy listens.")
 	f.Add("-kubernetes-token-file", Text("PATH", &s.TokenFile, ""),
 		"File with the bearer token for -kubernetes-url; it is read again when it changes.")

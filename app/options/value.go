@@ -31,18 +31,15 @@ func Bool(dst *bool, def bool) *Value {
 	return Parsed("bool", dst, strconv.FormatBool(def), parseBool)
 }
 
-// Text accepts any text that the functions do not reject.
+// Text accepts any text that the function does not reject.
 func Text(kind string, dst *string, def string, check ...func(string) error) *Value {
 	*dst = def
-	return &Value{kind: kind, def: def, set: func(s string) error {
-		*dst = s
-		for _, f := range check {
-			if err := f(s); err != nil {
-				return err
-			}
+	return Parsed(kind, dst, def, func(s string) (string, error) {
+		if len(check) == 0 {
+			return s, nil
 		}
-		return nil
-	}}
+		return s, check[0](s)
+	})
 }
 
 // Parsed returns a value that the function parses; the default is not parsed.
@@ -68,11 +65,13 @@ func Choice(dst *string, words ...string) *Value {
 func either(dst *bool, no, yes string) *Value {
 	word := no
 	v := Choice(&word, no, yes)
-	return &Value{kind: v.kind, def: no, words: v.words, set: func(s string) error {
-		err := v.set(s)
+	choose := v.set
+	v.set = func(s string) error {
+		err := choose(s)
 		*dst = word == yes
 		return err
-	}}
+	}
+	return v
 }
 
 // Repeated returns a value that may be given more than once.
