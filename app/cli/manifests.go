@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -165,15 +164,12 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 	defer cancel()
 	const path = api.PathTakeovers
 	listener := &Listener{URL: strings.TrimSuffix(strings.TrimSuffix(server, "/"), path)}
-	answer, err := query.Do(ctx, listener, http.MethodPost, path, url.Values{"format": {"json"}}, "application/json", bytes.NewReader(body))
+	answer, err := query.Post(ctx, listener, path, url.Values{"format": {"json"}}, bytes.NewReader(body))
 	if err != nil {
 		return Trouble, err
 	}
-	if answer.Status != http.StatusOK {
-		return Trouble, answer.Refusal(path)
-	}
 	var report takeover.Report
-	if err := json.Unmarshal(answer.Body, &report); err != nil || report.Schema != takeover.Schema {
+	if err := json.Unmarshal(answer, &report); err != nil || report.Schema != takeover.Schema {
 		return Trouble, fmt.Errorf("%s: this is not the support listener of a route server that reads a cluster", listener.URL)
 	}
 	write := map[string]func(io.Writer) error{"text": report.WriteText, "json": report.WriteJSON}[output]
