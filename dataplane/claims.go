@@ -35,8 +35,7 @@ type Claims struct {
 	claimed chan struct{} // of capacity 1: a client has named an unknown table
 }
 
-// NewClaims returns a resolver for the claims of a cache, which asks in rounds about wait apart. The functions are [Client.Ask]
-// and [Client.Recheck] of a client. It starts no goroutine.
+// NewClaims returns a resolver that asks in rounds about wait apart, with [Client.Ask] and [Client.Recheck].
 func NewClaims(
 	cache *etagcache.Cache, ask func(context.Context, table.Digest, uint64) (Opinion, error), recheck func(), wait time.Duration, log *slog.Logger,
 ) *Claims {
@@ -75,7 +74,6 @@ func (c *Claims) Run(ctx context.Context) {
 	}
 }
 
-// ask asks about one claim, and resolves it if the answer allows that.
 func (c *Claims) ask(ctx context.Context, claim etagcache.Claim) error {
 	o, err := c.above(ctx, claim.Digest, claim.Revision)
 	switch {

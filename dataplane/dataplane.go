@@ -69,7 +69,7 @@ const (
 	DefaultInterval   = api.DefaultInterval
 	DefaultTimeout    = 10 * time.Second
 	defaultMaxBackoff = 30 * time.Second
-	// defaultMaxBytes is the limit of the first table, unless the available memory requires less.
+	// defaultMaxBytes limits a table, unless the available memory requires less.
 	defaultMaxBytes = 512 << 20
 )
 
@@ -86,14 +86,13 @@ type Config struct {
 	UpdateMode UpdateMode
 	// Interval is the time between two polls, with jitter of a tenth. Default DefaultInterval, at least 1 ms.
 	Interval time.Duration
-	// Timeout is the deadline of one exchange, from dialling to the last byte; a round takes at most three times as long. Default
-	// DefaultTimeout.
+	// Timeout is the deadline of one exchange; a round takes at most three times as long. Default DefaultTimeout.
 	Timeout time.Duration
 	// MaxBackoff is the longest time for which a failing server is not asked. Default 30 seconds, or Interval if that is longer.
 	MaxBackoff time.Duration
 	// MaxBytes limits a body, both received and decoded, an event of a stream, the text that a delta leads to, and the
-	// last-known-good file. The default is four times the last table, at least 64 MiB, and 512 MiB before the first table; in any
-	// case at most a quarter of Memory, the bytes that this process may use, unless that is 0.
+	// last-known-good file. The default is 512 MiB, or a quarter of Memory, the bytes that this process may use, if that is known and
+	// less, but never less than one and a half times the last table.
 	MaxBytes, Memory int64
 
 	// Guard sets the limits beyond which a table is held back.

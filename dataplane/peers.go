@@ -327,7 +327,6 @@ type statusError int
 
 func (s statusError) Error() string { return fmt.Sprintf("status %d", int(s)) }
 
-// readPeer reads a document of another replica.
 func readPeer(ctx context.Context, u *url.URL, transport http.RoundTripper, read func(io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {

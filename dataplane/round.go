@@ -38,7 +38,6 @@ func (c *Client) begin() (zone string) {
 	return zone
 }
 
-// ended records how a round ended.
 func (c *Client) ended(err error) {
 	now := time.Now()
 	c.update(func(l *loopState) {
@@ -143,8 +142,7 @@ func (c *Client) measured(parent context.Context, s *server, zone string, full b
 	return f
 }
 
-// exchange asks the server and handles its answer. If it fails or panics, nothing changes: an unexpected input must not remove
-// the table.
+// exchange asks the server and handles its answer. If it fails or panics, nothing changes.
 func (c *Client) exchange(ctx context.Context, s *server, zone string, full bool) (result string, f *Error) {
 	var a *answer
 	defer func() {

@@ -13,8 +13,7 @@ import (
 	"github.com/routesrv/routesrv/api"
 )
 
-// olderPolls is how many consecutive polls of one server must show a lower revision before it is accepted: a restored cluster
-// shows it in every poll, an accident does not.
+// olderPolls is how many consecutive polls of one server must show a lower revision: a restored cluster shows it in every poll.
 const olderPolls = 2
 
 // returnAfter is how long after a failure a preferred server is tried again while another one is in use; jitter adds up to half,
@@ -109,7 +108,6 @@ func (c *Client) retryAt() time.Time {
 	return c.servers[c.soonest()].status.RetryAt
 }
 
-// succeeded records a good answer of the server.
 func (c *Client) succeeded(s *server, now time.Time) {
 	c.mu.Lock()
 	was := s.status
@@ -140,7 +138,6 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 	c.dedup.Log(slog.LevelWarn, LogServerFailed, string(f.Reason)+" "+s.name, f.attrs()...)
 }
 
-// use sets the server in use.
 func (c *Client) use(i int) {
 	if i == c.current {
 		return
@@ -154,8 +151,7 @@ func (c *Client) use(i int) {
 	c.log.Warn("route server in use changed", "from", from.name, "to", to.name)
 }
 
-// maxSkew is how far the clock of a server may be ahead of ours. A read time further in the future proves nothing: it could keep
-// a table fresh indefinitely.
+// maxSkew is how far the clock of a server may be ahead: a read time in the future would keep a table fresh indefinitely.
 const maxSkew = time.Minute
 
 // evidence returns when the source of an answer was read, as far as the answer proves it; zero if it proves nothing.

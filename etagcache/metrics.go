@@ -104,12 +104,10 @@ const (
 // Order returns the number of the last version with the table, full or for a zone; 0 if the table is not remembered.
 func (c *Cache) Order(d table.Digest) uint64 { return c.history.order(d) }
 
-// Changed returns the number of a version since which these routes have not changed, as far as changes are remembered: a client
-// that holds that version or a later one has the current routes.
+// Changed returns a version since which these routes have not changed, so that its clients and later ones have them.
 func (c *Cache) Changed(ids []string) uint64 { return c.history.lastChange(ids) }
 
-// answered counts an answer with n bytes of a body, and reports what a GET of a table has shown. whole means that the body was
-// sent completely.
+// answered counts an answer, and reports what a GET of a table has shown. whole means that the body was sent completely.
 func (x *exchange) answered(status, n int, whole bool) {
 	x.cache.cfg.Metrics.observeResponse(status, x.encoding, n)
 	saw := x.cache.cfg.Saw

@@ -166,8 +166,7 @@ func (c *Cache) swap(next *serving) {
 	}
 }
 
-// version is a table with its derived tables and bodies. It is immutable, except for revisions and for what is built on first
-// demand.
+// version is a table with its derived tables and bodies, which are built on first demand.
 type version struct {
 	cache    *Cache
 	table    *table.Table
@@ -177,7 +176,6 @@ type version struct {
 	zones    sync.Map            // that were requested, to func() *variant, which makes it once
 }
 
-// newVersion makes t a version.
 func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *version {
 	v := &version{cache: c, table: t, readings: &readings{order: order}, full: c.newVariant(t)}
 	c.history.add(t.Digest(), "", v.readings)

@@ -25,8 +25,7 @@ type TLSConfig struct {
 	CertFiles, KeyFiles []string
 	// MinVersion is a version constant of crypto/tls; 0 means TLS 1.2.
 	MinVersion uint16
-	// RequireClientCert requires a client certificate from one of the authorities in CAFiles, and with AppendSystemCAs from one
-	// of the system's.
+	// RequireClientCert requires a client certificate of an authority in CAFiles or, with AppendSystemCAs, of the system.
 	RequireClientCert bool
 	CAFiles           []string
 	AppendSystemCAs   bool
@@ -59,7 +58,6 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 	}, nil
 }
 
-// read reads the files.
 func (cfg *TLSConfig) read(ends CertificateEnds) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: cfg.MinVersion, NextProtos: []string{"h2", "http/1.1"}}
 	for i, cert := range cfg.CertFiles {
@@ -121,8 +119,7 @@ type Reloaded[T any] struct {
 	failed  string // the last failure that was logged
 }
 
-// NewReloaded loads the value for the first time. load adds the expiry times of the certificates. Empty names of files are
-// ignored.
+// NewReloaded loads the value for the first time. load adds the expiry times of the certificates. Empty names are ignored.
 func NewReloaded[T any](files []string, log *slog.Logger, load func(CertificateEnds) (T, error)) (*Reloaded[T], error) {
 	r := &Reloaded[T]{files: files, load: load, log: log.With("component", "tls"), checked: time.Now()}
 	return r, r.loadLocked()
@@ -193,8 +190,7 @@ const (
 	UseAuthority = "authority"
 )
 
-// CertificateEnds are the times at which certificates expire, by use: an alert fires beforehand. A use without certificates is
-// not in it.
+// CertificateEnds are the times at which certificates expire, by use. A use without certificates is not in it.
 type CertificateEnds map[string]time.Time
 
 // Pair adds a presented certificate: the earliest expiry counts, within its chain and among several pairs.
@@ -223,8 +219,7 @@ func (e CertificateEnds) Authorities(text []byte) {
 	}
 }
 
-// RegisterCertificateEnds exports the result of ends at each scrape; a nil ends means no certificates. Register each side once. A
-// nil registerer does nothing. ends is called concurrently.
+// RegisterCertificateEnds exports the result of ends, which may be nil, at each scrape. Register each side once.
 func RegisterCertificateEnds(reg prometheus.Registerer, side string, ends func() CertificateEnds) {
 	if reg == nil {
 		return

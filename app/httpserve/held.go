@@ -95,7 +95,6 @@ func (h *HeldPage) compare(ctx context.Context) (Held, *shadowdiff.Comparison, e
 // maxNoted is how many kept objects the notes name.
 const maxNoted = 20
 
-// notes describes the hold in words.
 func notes(held Held, command string) []shadowdiff.Note {
 	s := held.State
 	all := []shadowdiff.Note{{Name: "reason", Text: string(s.Reason)}, {Name: "detail", Text: s.Detail}}

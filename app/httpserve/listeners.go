@@ -23,23 +23,19 @@ type ListenersConfig struct {
 	// Listen opens the listeners; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
 
-	// Endpoints are the endpoints of all listeners. The support listener and the control socket serve exactly these. Main serves the
-	// main listener; nil means Endpoints.
+	// Endpoints are the endpoints of all listeners. Main serves the main listener; nil means Endpoints.
 	Endpoints []Endpoint
 	Main      http.Handler
-	// DrainStreams ends the streams of the main listener, which would otherwise stay open, within the window. It returns when
-	// they have ended. nil means that the main listener has no streams.
+	// DrainStreams ends the streams of the main listener within the window, and returns when they have ended. It may be nil.
 	DrainStreams func(window time.Duration)
-	// StateDir is the folder with the control socket: see [ListenControl]. Without it, or without endpoints of [ControlListener],
-	// the program has no control socket.
+	// StateDir is the folder with the control socket: see [ListenControl]. It may be empty.
 	StateDir string
 	// TLS configures TLS for the main listener.
 	TLS TLSConfig
 	// MaxConnections is how many connections the main listener holds, reduced to the limit of [MainConnections].
 	MaxConnections int
 
-	// Drain is how long to keep serving after the program was told to stop. Draining, if not nil, is called when that time
-	// begins.
+	// Drain is how long to keep serving after the program was told to stop. Draining, if not nil, is called when that begins.
 	Drain    time.Duration
 	Draining func()
 	// ShutdownTimeout is how long requests have to end after Drain.
@@ -201,8 +197,7 @@ func (s *listener) serve(on net.Listener) (err error) {
 	return err
 }
 
-// drain keeps serving so that load balancers notice that the process is about to end. It returns at once when the main listener
-// has ended.
+// drain keeps serving so that load balancers notice that the process is about to end, until the main listener has ended.
 func (l *Listeners) drain(ended <-chan struct{}) {
 	l.cfg.Draining()
 	var draining sync.WaitGroup

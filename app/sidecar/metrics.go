@@ -32,7 +32,6 @@ type metricsReader struct {
 	failing bool
 }
 
-// newMetricsReader returns a reader for the metrics at an http or https URL. If transport is nil, it creates one.
 func newMetricsReader(address string, transport http.RoundTripper, log *slog.Logger) (*metricsReader, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
@@ -102,7 +101,6 @@ func families() []string {
 	return []string{"skipper_custom_total", "skipper_custom_gauges", "skipper_route_invalid", "process_start_time_seconds"}
 }
 
-// parseMetrics reads the metrics of a Skipper.
 func parseMetrics(in io.Reader) (*figures, error) {
 	f, isSkipper := &figures{}, false
 	limited := &io.LimitedReader{R: in, N: maxMetrics}

@@ -163,7 +163,6 @@ type remoteProducer struct {
 	shown         time.Time     // when betweenAnswers last acted, or an answer came
 }
 
-// newRemote returns a producer that fetches.
 func (c *controller) newRemote() (*remoteProducer, error) {
 	p := &remoteProducer{producer: producer{origin: fromRouteServer}}
 	cfg := c.cfg.Fetch
@@ -238,7 +237,6 @@ func decided(r table.Read) table.Read {
 	return r
 }
 
-// runRemote boots the client and runs it.
 func (c *controller) runRemote(ctx context.Context, p *remoteProducer) {
 	var background sync.WaitGroup
 	defer background.Wait()

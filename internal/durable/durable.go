@@ -53,8 +53,7 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// WriteChecked replaces or creates a file with data after a line with its SHA-256, for [LoadChecked]. It returns the errors of
-// [WriteFile].
+// WriteChecked is [WriteFile] for data after a line with its SHA-256, for [LoadChecked].
 func WriteChecked(path string, data []byte) error {
 	return WriteFile(path, func(w io.Writer) error {
 		if _, err := fmt.Fprintf(w, "%x\n", sha256.Sum256(data)); err != nil {
@@ -128,7 +127,6 @@ func (w *Writer) Request() {
 	}
 }
 
-// run writes until nothing is left to write.
 func (w *Writer) run() {
 	for {
 		w.mu.Lock()
