@@ -22,8 +22,7 @@ type Danger struct {
 
 // Limits of the rules. They are far above the values used in practice.
 const (
-	// maxHits is the largest rate limit of a group, and maxClientHits that of each client: a proxy allocates 24 bytes for each
-	// hit with the first request.
+	// maxHits is for groups, maxClientHits for each client: a proxy allocates 24 bytes for each hit.
 	maxHits       = 10_000_000
 	maxClientHits = 1_000_000
 	// maxWindow is the longest window for which ten windows, the interval of the clean-up, do not overflow a duration.
@@ -57,8 +56,7 @@ const tee = "teeLoopback"
 // Dangers returns the rules, for documents. The caller must not change them.
 func Dangers() []Danger { return dangers }
 
-// Survives returns an error that names the filter if no proxy would survive the filters of a route: it creates them for any
-// backend.
+// Survives returns an error that names the filter if no proxy would survive the filters, for any backend.
 func Survives(filters []*eskip.Filter) error {
 	tees := 0
 	for _, f := range filters {
@@ -169,8 +167,7 @@ type Killer struct {
 	Err error // names the filter and the mistake
 }
 
-// killers returns the routes of t that no proxy survives, sorted by id, except those that t shares with checked. It parses only
-// routes with a hint.
+// killers returns the routes that no proxy survives, sorted by id. It parses only routes with a hint.
 func killers(checked, t *table.Table) (found []Killer) {
 	var before table.List
 	if checked != nil {

@@ -135,8 +135,7 @@ func (t *Tracker) differences(all []Difference, m Meta, o *Observation) (clean b
 	return clean && o.Beyond == 0
 }
 
-// see records a sighting, of a changed route by its parts. lasting means that some has lasted as long as one without revisions
-// must.
+// see records a sighting, of a changed route by its parts. lasting means that one counts without revisions.
 func (t *Tracker) see(s *sighting, parts []Part, m Meta) (lasting bool) {
 	lasting, proved := t.follow(&s.trace, m)
 	if len(parts) > 0 {
