@@ -76,7 +76,7 @@ type PeerTable struct {
 // AskPeers asks the other replicas of a route server what they serve. The error wraps ErrNoPeer or ErrNoPeerTable, or is the
 // failure to find the peers.
 //
-// A replica that starts without a last-known-good file compares its first table with that of a peer, because a guard without a
+// A replica that starts without a last-known-good file compares its first table with the table of a peer, because a guard without a
 // served table lets any table pass; and it needs the objects that the peer keeps at earlier versions.
 //
 // Tables are verified as in a data plane. A stale one proves nothing. Of the others, the one with the highest revision is used, so

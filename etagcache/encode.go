@@ -149,7 +149,7 @@ const gzipTrailer = 5 + 4 + 4
 // newlineCRC is the checksum of the line feed between two blocks.
 var newlineCRC = crc32.ChecksumIEEE([]byte{'\n'})
 
-// checksum computes the checksum of a gzip member from those of its parts. The zero value is the checksum of no bytes.
+// checksum computes the checksum of a gzip member from the checksums of its parts. The zero value is the checksum of no bytes.
 type checksum struct {
 	crc  uint32
 	size uint32 // modulo 2^32, as the format requires

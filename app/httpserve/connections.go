@@ -24,7 +24,7 @@ const (
 	reservedDescriptors = 128
 	// minConnections is how many connections a main listener accepts even if fewer than reservedDescriptors remain.
 	minConnections = 16
-	// newGrace is how long a connection may be silent before it counts as idle, manyGrace that of an address with many of them.
+	// newGrace is how long a connection may be silent before it counts as idle, and manyGrace on an address with many of them.
 	newGrace  = time.Second
 	manyGrace = 50 * time.Millisecond
 	// sendBufferSize is the size of the kernel's send buffer of one connection. By default Linux lets it grow to 4 MiB, which
