@@ -18,8 +18,7 @@ type Owners struct {
 	inspect  func(kube.Ref) (compile.Inspection, bool)
 }
 
-// NewOwners returns the owners among the objects of snapshots, which may be nil. inspect decides which of several objects an id
-// belongs to, and may be nil.
+// NewOwners returns the owners among the objects of snapshots. inspect decides between several, and may be nil.
 func NewOwners(inspect func(kube.Ref) (compile.Inspection, bool), snapshots ...*kube.Snapshot) *Owners {
 	o := &Owners{byPrefix: make(map[string][]kube.Ref), inspect: inspect}
 	for i, s := range snapshots {

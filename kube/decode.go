@@ -21,8 +21,7 @@ func (e *DecodeError) Error() string { return fmt.Sprintf("decode %s: %v", e.Ref
 // Unwrap returns the cause.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// DecodeJSON decodes one object, and ignores the kind in the text. The error is a *DecodeError, also for an unknown kind. The
-// result keeps no reference to data.
+// DecodeJSON decodes one object, and keeps no reference to data. The error is a *DecodeError, also for an unknown kind.
 func DecodeJSON(kind Kind, data []byte) (o Object, err error) {
 	if decode := decoders[kind]; decode != nil {
 		o, err = decode(data)

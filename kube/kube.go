@@ -90,8 +90,7 @@ type Meta struct {
 	Labels      Pairs
 	// Created is the time of creation in seconds since 1970, or 0 if unknown.
 	Created int64
-	// Changed is when the object was last changed, and by which field manager: "2026-11-22T10:00:00Z kubectl-apply". Fields of
-	// subresources do not count.
+	// Changed is the last change and its field manager: "2026-11-22T10:00:00Z kubectl-apply", without subresources.
 	Changed string
 }
 
@@ -177,8 +176,7 @@ func objectsOf[T interface{ ServiceKey() ServiceKey }](list []T, takes func(Serv
 	return some
 }
 
-// Snapshot contains every object of one complete read, in the order of the lists. It is immutable. The zero Snapshot is an
-// empty cluster.
+// Snapshot is every object of one complete read, in the order of the lists. It is immutable.
 type Snapshot struct {
 	// Revision is the revision up to which the snapshot is complete: the lowest of its lists, 0 if the source has none.
 	Revision Revision
@@ -248,8 +246,7 @@ func (k ServiceKey) Compare(o ServiceKey) int {
 	return cmp.Or(strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Name, o.Name))
 }
 
-// SameObjects reports whether both hold identical objects in the same order: then they compile to the same table. It compares
-// pointers, without allocation.
+// SameObjects reports whether both hold identical objects in the same order. It compares pointers.
 func (s *Snapshot) SameObjects(o *Snapshot) bool {
 	if s == o || s == nil || o == nil {
 		return s == o
@@ -262,8 +259,7 @@ func (s *Snapshot) SameObjects(o *Snapshot) bool {
 type Selection struct {
 	// Namespace is the only namespace to read; empty means all.
 	Namespace string
-	// Selectors are label selectors by kind: equality, or existence if the value is empty. An object must match all of its
-	// kind.
+	// Selectors are label selectors by kind: equality, or existence if the value is empty. All of a kind must match.
 	Selectors map[Kind]map[string]string
 }
 
@@ -282,8 +278,7 @@ func (s *Selection) Takes(kind Kind, namespace string, label func(string) (strin
 
 // ReadOptions are options of a read.
 type ReadOptions struct {
-	// Consistent requests a read that is not older than any write acknowledged before it began, so it bypasses caches.
-	// Otherwise a read is only never older than the previous one.
+	// Consistent requests a read, without caches, that is not older than any write acknowledged before it began.
 	Consistent bool
 }
 
@@ -300,8 +295,7 @@ func (e *ReadError) Error() string { return fmt.Sprintf("%s %s: %v", e.Verb, e.R
 // Unwrap returns the cause.
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Pairs are the annotations or the labels of an object, sorted by key; nil if there are none. A cluster has tens of thousands,
-// and a slice takes a fraction of the memory of a map.
+// Pairs are the annotations or the labels of an object, sorted by key: a fraction of the memory of a map.
 type Pairs []Pair
 
 // Pair is one annotation or label.

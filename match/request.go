@@ -18,8 +18,7 @@ import (
 type Request struct {
 	// Method is compared exactly; empty means GET.
 	Method string
-	// Target is the target of the request line, escaped as on the wire: a path with an optional query, an absolute URL, "*", or
-	// a host and port for CONNECT. Empty means "/".
+	// Target is the target of the request line, escaped as on the wire. Empty means "/".
 	Target string
 	// Host is the Host header, including a port, unless Target is an absolute URL.
 	Host string

@@ -177,7 +177,6 @@ type session struct {
 	tls      options.TLSFiles    // of commands about tables
 	output   string              // text or json
 	timeout  time.Duration
-	parallel int
 	named    bool   // rows begin with the name of the cluster
 	urls     string // file of clusters
 	now      func() time.Time
@@ -185,10 +184,8 @@ type session struct {
 
 // Limits and defaults of the flags of all commands.
 const (
-	defaultTimeout  = 10 * time.Second
-	tableTimeout    = 30 * time.Second // for commands that fetch tables
-	defaultParallel = 16
-	maxParallel     = 256
+	defaultTimeout = 10 * time.Second
+	tableTimeout   = 30 * time.Second // for commands that fetch tables
 )
 
 // define declares the flags of a command.
@@ -197,15 +194,12 @@ func (s *session) define(cmd *cobra.Command, c command) {
 	s.flags, s.job = f, c.job()
 	f.CommandGroup("Flags")
 	s.job.define(f)
-	s.output, s.timeout, s.parallel = "text", defaultTimeout, defaultParallel
+	s.output, s.timeout = "text", defaultTimeout
 	if c.local {
 		s.timeout = tableTimeout
 	}
 	f.Add("-o,--output", options.Choice(&s.output, "text", "json"), "Form of the result.")
 	f.Add("--timeout", options.Duration(&s.timeout, s.timeout, 100*time.Millisecond, 10*time.Minute), "Longest time that one cluster or table may take.")
-	if s.program.Remote {
-		f.Add("--parallel", options.Number(&s.parallel, defaultParallel, 1, maxParallel), "How many clusters are queried at a time.")
-	}
 	if s.program.Remote {
 		f.Add("--urls", options.Text("FILE", &s.urls, ""),
 			"File of clusters, NAME URL on each line, with the URLs of support listeners; - is standard input. It needs no API server.")
@@ -269,5 +263,5 @@ func parameters(pairs ...string) url.Values {
 
 // ask asks the replicas of clusters, within the limits of the flags.
 func ask[T any](ctx context.Context, s *session, clusters []Cluster, question func(context.Context, Replica) (T, error)) []query.Reply[T] {
-	return query.Ask(ctx, query.Limits{Timeout: s.timeout, Parallel: s.parallel}, clusters, question)
+	return query.Ask(ctx, s.timeout, clusters, question)
 }

@@ -55,10 +55,8 @@ func (p *places) Define(flags *options.Flags) {
 	flags.Add("--contexts", options.Text("PATTERN", &p.contexts, ""),
 		"Ask several clusters: contexts with a comma between them, where * stands for any characters.")
 	flags.Add("--server-namespace", options.Text("NAME", &p.namespace, defaultNamespace), "Namespace of the route servers.")
-	flags.Add("-l,--selector", options.Text("LABELS", &p.selector, defaultSelector),
-		"Labels of the pods of the route server.")
-	flags.Add("--kubeconfig", options.Text("FILE", &p.kubeconfig, ""),
-		"Kubeconfig file, instead of those that kubectl uses.")
+	flags.Add("-l,--selector", options.Text("LABELS", &p.selector, defaultSelector), "Labels of the pods of the route server.")
+	flags.Add("--kubeconfig", options.Text("FILE", &p.kubeconfig, ""), "Kubeconfig file, instead of those that kubectl uses.")
 	flags.Add("--support-port", options.Number(&p.supportPort, 0, 0, 65535),
 		"Port of the support listener; 0 means the port named support, else 9911.")
 	flags.Add("--main-port", options.Number(&p.mainPort, 0, 0, 65535),
@@ -173,7 +171,7 @@ func (p *places) replica(c *Cluster, pod *Pod) query.Replica {
 		form = maps.Clone(form)
 		form.Set("by", user)
 		_, container := pod.port(func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == support })
-		return pod.Exec(ctx, cmp.Or(container, program), query.PostCommand(program, path, form)...)
+		return pod.Exec(ctx, cmp.Or(container, program), program, "post", path, form.Encode())
 	}
 	return r
 }

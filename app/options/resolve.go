@@ -75,12 +75,9 @@ func (f *Flags) inForce() (all []setting) {
 		return s.origin < highest[s.flag] && s.flag.Ignored == "" && v.repeat && (!s.flag.Own || v.settings != nil)
 	}
 	for _, s := range f.settings {
-		s.flag.file = s.flag.file || adds(s) && s.origin == fromFile
-	}
-	for _, s := range f.settings {
 		// The reference reads the arguments, the file, and the arguments again. For these flags all three count.
 		twice := s.flag.Name == "edit-route" || s.flag.Name == "clone-route" || s.flag.Name == allowedExternalName
-		if twice && s.origin == highest[s.flag] && s.flag.file {
+		if twice && s.origin == highest[s.flag] && s.origin > fromFile && s.flag.file {
 			all = append(all, s)
 		}
 	}
@@ -179,6 +176,7 @@ func (f *Flags) environment() {
 // give records a setting.
 func (f *Flags) give(flag *Flag, value string, from origin, where string) {
 	f.settings = append(f.settings, setting{flag, value, from, where})
+	flag.file = flag.file || from == fromFile
 }
 
 // onlyArgument reports whether a flag is allowed on the command line only, because it is a request and not a setting.

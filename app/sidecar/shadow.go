@@ -116,9 +116,7 @@ func (s *shadow) run(ctx context.Context) {
 // observe compares a pair and passes the result to the controller.
 func (s *shadow) observe(ctx context.Context, p pair) {
 	if s.tracker == nil || s.tracking != p.generation {
-		s.tracker, s.tracking = shadowdiff.NewTracker(shadowdiff.TrackerConfig{
-			Interval: max(s.c.cfg.Interval, s.c.cfg.Fetch.Interval),
-		}), p.generation
+		s.tracker, s.tracking = shadowdiff.NewTracker(max(s.c.cfg.Interval, s.c.cfg.Fetch.Interval)), p.generation
 	}
 	switch err := s.diff(ctx, p); {
 	case ctx.Err() != nil:

@@ -86,8 +86,7 @@ func newSearch(before, after Side, o Options) *search {
 	}
 }
 
-// spend takes steps from the share of a namespace, if it is not empty, and the common budget. It returns false if nothing is
-// left.
+// spend takes steps from the share of a namespace and the common budget. It returns false if nothing is left.
 func (s *search) spend(namespace string, steps int) bool {
 	left, known := s.left[namespace]
 	if !known || namespace == "" {
@@ -195,8 +194,7 @@ func (s *search) find() {
 	s.changes = append(s.changes, lost)
 }
 
-// sameMatch reports whether two versions of a route differ at most in endpoints. Filters count: a proxy refuses a route for
-// them.
+// sameMatch ignores endpoints. Filters count: a proxy refuses a route for them.
 func sameMatch(a, b *eskip.Route) bool { return withoutEndpoints(a) == withoutEndpoints(b) }
 
 func samePredicates(a, b *eskip.Route) bool {
@@ -220,8 +218,7 @@ func withoutEndpoints(r *eskip.Route) string {
 	return string(text)
 }
 
-// compare looks at all pairs of a changed route and a route of another owner, by hosts. Small changes come first, so that a
-// large one cannot use up what they need.
+// compare looks at all pairs of a changed route and one of another owner, by hosts, cheap changes first.
 func (s *search) compare() {
 	for _, c := range s.changes {
 		if slices.Sort(c.hosts); c.anyHost {

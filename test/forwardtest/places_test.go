@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -162,7 +163,7 @@ func TestFlagsChoosePods(t *testing.T) {
 			t.Errorf("%q: status %d, want %d and %q in\n%s", q.args, status, q.status, q.want, out)
 		}
 	}
-	if status, out := run(t, "__complete", "status", "--kubeconfig", config, "--context", "h"); status != 0 || !strings.HasPrefix(out, "here\n:4\n") {
+	if status, out := run(t, "__complete", "status", "--kubeconfig", config, "--context", "h"); status != 0 || !strings.HasPrefix(out, "empty\nhere\nother\n:4\n") {
 		t.Errorf("completion: %q", out)
 	}
 }
@@ -171,10 +172,12 @@ func TestFlagsChoosePods(t *testing.T) {
 func TestDiffByCertificates(t *testing.T) {
 	a, dir := certtest.New(t), t.TempDir()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `a: * -> <shunt>;`) }))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs failed handshakes
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{a.Pair("routesrv.routesrv.svc")}, ClientCAs: a.Pool(), ClientAuth: tls.RequireAndVerifyClientCert}
 	s.StartTLS()
 	defer s.Close()
 	other := httptest.NewUnstartedServer(s.Config.Handler)
+	other.Config.ErrorLog = s.Config.ErrorLog
 	other.TLS = &tls.Config{Certificates: []tls.Certificate{a.Pair("other")}}
 	other.StartTLS()
 	defer other.Close()
