@@ -181,22 +181,12 @@ var results = []string{
 
 // Metrics are the series of a Client.
 type Metrics struct {
-	fetches        *prometheus.CounterVec
-	fetchErrors    *prometheus.CounterVec
-	verifyFailures *prometheus.CounterVec
-	deltas         *prometheus.CounterVec
-	transport      *prometheus.GaugeVec
-	reconnects     *prometheus.CounterVec
-	received       prometheus.Counter
-	duration       prometheus.Histogram
-	failovers      prometheus.Counter
-	older          prometheus.Counter
-	publisher      *publish.Metrics
-	routes         prometheus.Gauge
-	leftOut        prometheus.Gauge
-	revision       prometheus.Gauge
-	stale          prometheus.Gauge
-	sourceRead     prometheus.Gauge
+	fetches, fetchErrors, verifyFailures, deltas, reconnects *prometheus.CounterVec
+	received, failovers, older                               prometheus.Counter
+	transport                                                *prometheus.GaugeVec
+	routes, leftOut, revision, stale, sourceRead             prometheus.Gauge
+	duration                                                 prometheus.Histogram
+	publisher                                                *publish.Metrics
 }
 
 // NewMetrics creates the series and registers them; a nil registerer leaves them unregistered.
