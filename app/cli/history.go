@@ -29,8 +29,7 @@ func askHistory(ctx context.Context, r Replica, q url.Values) (entries, error) {
 	return all, err
 }
 
-// storyteller returns the only cluster of a session with only the replica whose history is the longest: replicas number their entries
-// differently, so one command must ask the same one as the next.
+// storyteller returns the only cluster with only the replica whose history is the longest: replicas number their entries differently.
 func (s *session) storyteller(ctx context.Context) (Cluster, error) {
 	if len(s.clusters) != 1 {
 		return Cluster{}, usagef("choose one cluster: each has its own history")

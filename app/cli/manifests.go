@@ -152,9 +152,8 @@ func (s *session) explainManifests(ctx context.Context, path string, query expla
 	}, query), nil
 }
 
-// Against asks a route server which requests of others the Ingresses and RouteGroups of manifests would take, and prints the answer as text,
-// json or markdown. server is the URL of its support listener; paths are files, folders or - for standard input. It returns the exit
-// status: Healthy if they take nothing, Unhealthy if they do or may.
+// Against asks the support listener of a route server which requests of others the Ingresses and RouteGroups of manifests would take, and
+// prints the answer. It returns Healthy if they take nothing, Unhealthy if they do or may.
 func Against(ctx context.Context, server string, paths []string, output string, std program.Stdio) (int, error) {
 	body, err := routed(ctx, paths, std.In)
 	if err != nil {
@@ -176,8 +175,7 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 	return verdict(!report.Found()), printing(write(std.Out))
 }
 
-// routed returns the Ingresses and RouteGroups of manifests, and the Services, Endpoints and EndpointSlices on which their routes depend, each
-// as a document in JSON. Nothing else leaves this machine.
+// routed returns the Ingresses and RouteGroups of manifests, and what their routes depend on. Nothing else leaves this machine.
 func routed(ctx context.Context, paths []string, stdin io.Reader) ([]byte, error) {
 	source, err := manifests.New(manifests.Config{Paths: paths, Stdin: stdin})
 	if err != nil {

@@ -22,8 +22,7 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// Defaults of the listeners. With manifests and without explicit addresses, the server binds only the loopback interface: that is
-// a trial on a developer's machine, and other machines should not see it.
+// Defaults of the listeners. With manifests the server binds the loopback interface: that is a trial on a developer's machine.
 const (
 	LoopbackAddress        = "127.0.0.1:9090"
 	LoopbackSupportAddress = "127.0.0.1:9911"
@@ -43,8 +42,7 @@ type RouteServer struct {
 	// Events turns on writing problems as Kubernetes Events. It is false without a Kubernetes API to write to.
 	Events  bool
 	Profile Profile
-	// Against and Output belong to routesrv compile: the support listener of the route server that reports which requests the
-	// manifests would take from others, instead of printing the table, and the form of its answer.
+	// Against and Output belong to routesrv compile: the support listener to ask instead of printing the table, and the form.
 	Against, Output string
 }
 
@@ -400,8 +398,7 @@ func peersURL(s, scheme string) (string, error) {
 	return plain.String(), nil
 }
 
-// CompileFlags declares the flags of the command that prints a table. Its positional arguments are manifests, like the values of
-// --manifests, and replace a cluster that other settings name.
+// CompileFlags declares the flags of the command that prints a table, whose positional arguments are manifests.
 func CompileFlags(cmd *cobra.Command, c *RouteServer) *Flags {
 	f := New(cmd)
 	f.CommandGroup("Against a cluster")
@@ -426,8 +423,7 @@ func CompileFlags(cmd *cobra.Command, c *RouteServer) *Flags {
 	return f
 }
 
-// WebhookFlags declares the flags of the webhook: the route server's. It always serves TLS, so the settings must name a
-// certificate.
+// WebhookFlags declares the flags of the webhook: the route server's, with a certificate.
 func WebhookFlags(cmd *cobra.Command, c *RouteServer) *Flags {
 	f := New(cmd)
 	f.Check(func() { // before the settings are checked

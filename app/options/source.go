@@ -138,8 +138,7 @@ func (f *Flags) polling(s *Source, interval, maxBackoff *time.Duration, fetch *d
 	f.Check(func() { *maxBackoff = max(*maxBackoff, *interval) })
 }
 
-// TLSFiles configure which route servers to trust, and the certificate of this client. The zero value trusts the system's
-// authorities and presents no certificate.
+// TLSFiles configure which route servers to trust, and the certificate of this client. The zero value means the system's, and none.
 type TLSFiles struct {
 	CA        string // authorities, PEM, instead of the system's
 	Cert, Key string // of the client; set both or neither
