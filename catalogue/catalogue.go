@@ -1,8 +1,5 @@
-// Package catalogue knows the filters and predicates of Skipper, and which routes a proxy refuses.
-//
-// A proxy that cannot create a filter or predicate of a route drops that route and reports it only in its log. The rules come
-// from probing the constructors of Skipper v0.27.65. Routes whose validity depends on the flags of a proxy, or on files and
-// networks, count as valid.
+// Package catalogue knows the filters and predicates of Skipper v0.27.65, and which routes a proxy refuses: it drops these, and
+// reports that only in its log. Routes whose validity depends on flags, files or networks count as valid.
 //
 // Other modules should not import it: it may change with every release.
 package catalogue
@@ -23,8 +20,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// The texts list the filters and predicates with the arguments that their constructors accept. Their headers describe the
-// columns.
+// The texts list names with the arguments that their constructors accept. Their headers describe the columns.
 var (
 	//go:embed filters.txt
 	filtersText string
@@ -57,12 +53,11 @@ const (
 type Options struct {
 	ForwardBackendURL string // -forward-backend-url
 
-	// DisabledFilters are the names of -disabled-filters. ExtraFilters and ExtraPredicates are additional names that a custom
-	// build of Skipper knows; their arguments are not checked.
+	// DisabledFilters are the names of -disabled-filters. The others are names that a custom build of Skipper knows; their
+	// arguments are not checked.
 	DisabledFilters, ExtraFilters, ExtraPredicates []string
 
-	// Zone finds the time zones of Before, After and Between, like time.LoadLocation, which reads files. If it is nil, every name
-	// of a zone is valid.
+	// Zone finds time zones like time.LoadLocation, which reads files. If it is nil, every name is valid.
 	Zone func(name string) (*time.Location, error)
 }
 
@@ -75,8 +70,7 @@ type Catalogue struct {
 // New returns a catalogue. The first call parses a few hundred lines.
 func New(o Options) *Catalogue { return &Catalogue{o, knownFilters(), knownPredicates()} }
 
-// Check returns why a proxy would refuse or drop the route: its first mistake, in the order in which a proxy checks. The reason
-// is empty if the route is valid. Check keeps no reference to the route.
+// Check returns the first mistake for which a proxy would refuse or drop the route, in the order in which it checks.
 func (c *Catalogue) Check(r *eskip.Route) (Reason, error) {
 	if err := c.Backend(r); err != nil {
 		return FailedBackendSplit, err
@@ -178,9 +172,8 @@ func (c *Catalogue) Filters(filters []*eskip.Filter) (Reason, error) {
 	return "", nil
 }
 
-// AtLoad returns what a proxy does with the filter each time it loads a table, apart from creating it: "runs code" or "asks the
-// network"; empty if nothing, or if the proxies do not know the filter. A script that never ends, or a server that does not
-// answer, prevents a proxy from applying this table and every later one.
+// AtLoad returns what a proxy does with the filter each time it loads a table: "runs code", "asks the network", or "". A script
+// that never ends, or a server that does not answer, prevents a proxy from applying this table and every later one.
 func (c *Catalogue) AtLoad(name string) string {
 	known := c.filters[name]
 	switch {
@@ -216,8 +209,7 @@ func (c *Catalogue) Notes(r *eskip.Route) []string {
 	return notes
 }
 
-// Similar returns names of filters or predicates that may be meant by an unknown name: they differ from it in case, or by one or
-// two letters. The result is sorted.
+// Similar returns names that may be meant by an unknown one: with another case, or one or two other letters.
 func (c *Catalogue) Similar(name string, predicates bool) []string {
 	all := slices.Collect(maps.Keys(c.filters))
 	if predicates {
@@ -282,12 +274,12 @@ func checkFields(r *eskip.Route) (wrong error) {
 	return wrong
 }
 
-// expressionArgs is how many arguments a predicate has whose last one is an expression. It has its own field, but appears in the
-// list of predicates in routes created by programs: the parser moves it to its field, and drops it if it is incomplete.
+// expressionArgs is how many arguments a predicate with a field has; the last one is an expression. Only routes of programs
+// have it in the list of predicates.
 var expressionArgs = map[string]int{"Host": 1, "PathRegexp": 1, "HeaderRegexp": 2}
 
-// plainExpression reports whether an expression certainly compiles: a host expression as compilers write it, or an expression
-// without special characters. The check takes a tenth of the time of compiling the expression.
+// plainExpression reports whether an expression certainly compiles, as those of compilers do, in a tenth of the time of
+// compiling it.
 func plainExpression(expr string) bool {
 	plain := func(c rune) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '-' <= c && c <= '9' || c == '_' || c == '|' // - . / and digits

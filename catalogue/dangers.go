@@ -12,15 +12,14 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Danger is a rule for arguments that pass every check of a proxy and then end its process, block it permanently, or exhaust its
-// memory or a core, again after each restart. The compiler leaves such routes out, and a data plane removes them from fetched
-// tables.
+// Danger is a rule for arguments that pass every check of a proxy and then end its process, block it, or exhaust its memory or
+// a core, again after each restart. The compiler leaves such routes out, and a data plane removes them from fetched tables.
 type Danger struct {
 	Filters []string // names of the filters
 	Rule    string   // what an argument must be: a clause
 	Effect  string   // what happens otherwise, in which proxies
-	// Seen means that the effect was observed in running proxies. Otherwise it follows from how a proxy uses the argument, and the
-	// rule refuses only useless values.
+	// Seen means that the effect was observed. Otherwise it follows from the use of the argument, and only useless values are
+	// refused.
 	Seen bool
 
 	// mistake returns what is wrong with the arguments, or "". count is the number of filters with this name in the route so far.
@@ -29,8 +28,8 @@ type Danger struct {
 
 // Limits of the rules. They are far above the values used in practice.
 const (
-	// maxHits is the largest rate limit of a group, and maxClientHits that of each client: a proxy keeps 24 bytes for each hit, in
-	// one buffer that it allocates with the first request, 240 MB and 24 MB.
+	// maxHits is the largest rate limit of a group, and maxClientHits that of each client: a proxy allocates 24 bytes for each
+	// hit with the first request.
 	maxHits       = 10_000_000
 	maxClientHits = 1_000_000
 	// maxWindow is the longest window for which ten windows, the interval of the clean-up, do not overflow a duration.
@@ -109,20 +108,12 @@ var dangers = []Danger{
 // Dangers returns the rules, for documents. The caller must not change them.
 func Dangers() []Danger { return dangers }
 
-func dangerOf(name string) *Danger {
-	at := slices.IndexFunc(dangers, func(d Danger) bool { return slices.Contains(d.Filters, name) })
-	if at < 0 {
-		return nil
-	}
-	return &dangers[at]
-}
-
-// Survives returns an error that names the filter if no proxy would survive the filters of a route, and nil otherwise. The
-// backend does not matter: proxies create the filters of all routes. It is pure and safe for concurrent use.
+// Survives returns an error that names the filter if no proxy would survive the filters of a route: it creates them for any
+// backend.
 func Survives(filters []*eskip.Filter) error {
 	for i, f := range filters {
-		d := dangerOf(f.Name)
-		if d == nil {
+		at := slices.IndexFunc(dangers, func(d Danger) bool { return slices.Contains(d.Filters, f.Name) })
+		if at < 0 {
 			continue
 		}
 		count := 1
@@ -131,15 +122,14 @@ func Survives(filters []*eskip.Filter) error {
 				count++
 			}
 		}
-		if wrong := d.mistake(f.Args, count); wrong != "" {
-			return fmt.Errorf("filter %s: %s; %s", f, wrong, d.Rule)
+		if wrong := dangers[at].mistake(f.Args, count); wrong != "" {
+			return fmt.Errorf("filter %s: %s; %s", f, wrong, dangers[at].Rule)
 		}
 	}
 	return nil
 }
 
-// within checks a number. A proxy truncates fractions. Other types are not checked: a proxy refuses them, or they have another
-// meaning.
+// within checks a number, without its fraction. A proxy refuses other types, or they have another meaning.
 func within(args []any, at int, what string, least, most int64) string {
 	if at >= len(args) {
 		return ""
@@ -173,8 +163,7 @@ func clientLimit(args []any, at int) string {
 
 var folders = strings.Fields("/ /bin /boot /etc /home /lib /lib64 /media /mnt /opt /root /run /sbin /srv /tmp /usr /var")
 
-// readable checks the path of a file that a proxy reads to its end. It judges only by the path. The working directory of most
-// containers is /.
+// readable checks the path of a file that a proxy reads to its end. The working directory of most containers is /.
 func readable(args []any) string {
 	if len(args) == 0 {
 		return ""
@@ -196,8 +185,7 @@ func readable(args []any) string {
 	return ""
 }
 
-// admissionControl starts a ticker with its third argument, and a ticker panics unless its duration is above zero. The other
-// arguments are not checked: some version of the proxy may accept invalid ones.
+// admissionControl starts a ticker with its third argument, which panics unless its duration is above zero.
 func admissionControl(args []any) string {
 	const position = 2
 	if len(args) <= position {
@@ -210,8 +198,7 @@ func admissionControl(args []any) string {
 		}
 		return ""
 	}
-	// A proxy drops a route with a text that is not a duration. Fractions of a nanosecond are truncated: "0.1ns" is zero. Other
-	// values from programs are printed as text.
+	// A proxy drops a route with a text that is not a duration. Fractions of a nanosecond are truncated: "0.1ns" is zero.
 	text := fmt.Sprint(args[position])
 	switch d, err := time.ParseDuration(text); {
 	case err != nil:
@@ -230,8 +217,8 @@ type Killer struct {
 	Err error // names the filter and the mistake
 }
 
-// killers returns the routes of t that no proxy survives, sorted by id. checked is a table without such routes, or nil; routes
-// that t shares with it are not checked again. A route is parsed only if its text contains a filter with a rule.
+// killers returns the routes of t that no proxy survives, sorted by id, except those that t shares with checked. It parses only
+// routes with a hint.
 func killers(checked, t *table.Table) (found []Killer) {
 	var before table.List
 	if checked != nil {
@@ -250,8 +237,8 @@ func killers(checked, t *table.Table) (found []Killer) {
 	return found
 }
 
-// WithoutKillers returns t without the routes that no proxy survives, and these routes, sorted by id: one bad route must not
-// block the others. checked is a table without such routes, or nil; routes that t shares with it are not checked again.
+// WithoutKillers returns t without the routes that no proxy survives, and these: one bad route must not block the others.
+// checked is a table without such routes, or nil; routes that t shares with it are not checked again.
 func WithoutKillers(checked, t *table.Table) (*table.Table, []Killer) {
 	found := killers(checked, t)
 	if len(found) == 0 {
@@ -271,7 +258,6 @@ func WithoutKillers(checked, t *table.Table) (*table.Table, []Killer) {
 // hints are parts of canonical text. Each route that breaks a rule contains at least one of them. They must not be changed.
 var hints = []string{"admissionControl(", "compress(-", "atelimit(", "hunks(", "teeLoopback(", "basicAuth("}
 
-// authenticating are the name prefixes of filters that authenticate or authorize clients.
 var authenticating = []string{
 	"basicAuth", "grantClaimsQuery", "jwtValidation", "mtlsAuthn", "oauth", "oidcClaimsQuery", "opaAuthorizeRequest", "secureOauth", "webhook",
 }

@@ -15,7 +15,7 @@ import (
 // matched are the predicates that the matcher has fields for, and PathSubtree.
 var matched = []string{"Path", "PathSubtree", "PathRegexp", "Host", "Method", "Header", "HeaderRegexp"}
 
-// Predicate checks a predicate. Predicates with a field in eskip.Route are always valid here: Check checks their arguments.
+// Predicate checks a predicate. Check checks the arguments of those with a field in eskip.Route.
 func (c *Catalogue) Predicate(p *eskip.Predicate) (Reason, error) {
 	if p.Name == "*" || p.Name == "Any" || slices.Contains(matched, p.Name) || slices.Contains(c.options.ExtraPredicates, p.Name) {
 		return "", nil
@@ -56,8 +56,7 @@ func (c *Catalogue) checkMore(p *eskip.Predicate) (err error) {
 	return err
 }
 
-// Period returns the limits of Before, After or Between, whose arguments have the right types. known is false if only the proxies
-// know their time zone.
+// Period returns the limits of Before, After or Between. known is false if only the proxies know their time zone.
 func (c *Catalogue) Period(p *eskip.Predicate) (limits []time.Time, known bool, err error) {
 	n := 1
 	if p.Name == "Between" {
@@ -107,8 +106,8 @@ func instant(a any, zone *time.Location) (time.Time, error) {
 	return t, nil
 }
 
-// Cron parses the minute, hour, day, month and weekday of a Cron predicate: each is *, or a list of numbers and ranges. Bit n of
-// a set means that it includes n.
+// Cron parses the minute, hour, day, month and weekday of a Cron predicate: *, or numbers and ranges. Bit n of a set stands for
+// n.
 func Cron(text string) (sets [5]uint64, err error) {
 	fields := strings.Fields(text)
 	if len(fields) != len(sets) {
@@ -176,8 +175,8 @@ func checkPatterns(patterns []string) error {
 	return nil
 }
 
-// CleanPath normalises a path of a request or a pattern as the reference does first: a leading slash, and no empty, "." or ".."
-// segments. It keeps a trailing slash if the input has more than two bytes and ends with a slash or a "." segment.
+// CleanPath normalises a path of a request or a pattern as the reference does first. It keeps a trailing slash if the input has
+// more than two bytes and ends with a slash or a "." segment.
 func CleanPath(p string) string {
 	clean := path.Clean("/" + p)
 	if clean != "/" && (len(p) > 2 && strings.HasSuffix(p, "/") || strings.HasSuffix(p, "/.")) {

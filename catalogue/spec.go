@@ -26,7 +26,6 @@ type spec struct {
 	depends string   // what else the success of the constructor depends on
 }
 
-// readSpecs parses an embedded text, which a test has checked.
 func readSpecs(text string) map[string]*spec {
 	all := map[string]*spec{}
 	for line := range strings.Lines(text) {
@@ -64,7 +63,7 @@ func readSpecs(text string) map[string]*spec {
 	return all
 }
 
-// check returns why the constructor would refuse its arguments. It also returns nil if only a running proxy can tell.
+// check returns why the constructor would refuse its arguments, unless only a running proxy can tell.
 func (f *spec) check(args []any) error {
 	if f.ignored {
 		return nil
@@ -102,7 +101,6 @@ func (f *spec) arityText() string {
 	return strings.Join(texts, " or ")
 }
 
-// checkArgument checks an argument against a kind such as s:regexp, or against alternatives separated by slashes.
 func checkArgument(kinds string, a any) error {
 	if _, ok := a.(string); ok && kinds == "s" {
 		return nil // the common case

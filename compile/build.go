@@ -10,7 +10,6 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// build compiles a snapshot. It derives the state and the list of routes from the most similar recent result.
 func (c *Compiler) build(s *kube.Snapshot, recent []*Result) *Result {
 	base, least := &Result{Snapshot: new(kube.Snapshot), state: newState(c.set, c.fixed)}, -1
 	for _, r := range recent {
@@ -36,8 +35,7 @@ func (c *Compiler) build(s *kube.Snapshot, recent []*Result) *Result {
 	return result
 }
 
-// derive derives the state of a snapshot from another state by the differences of their snapshots. It returns nil if the state can
-// only be built from nothing.
+// derive derives the state of a snapshot from another one. It returns nil if it can only be built from nothing.
 func (c *Compiler) derive(base *Result, s *kube.Snapshot) *change {
 	next := base.state.change()
 	var services []*rules.Service
@@ -92,11 +90,10 @@ func (c *Compiler) derive(base *Result, s *kube.Snapshot) *change {
 	return next
 }
 
-// maxBatch is the maximum number of texts unpacked at once while a list is built.
 const maxBatch = 8000
 
-// changed returns the list of routes of a state, derived from the list of the state before it. The two lists share equal
-// blocks. Deletions come last, because only then are the unused ids known.
+// changed returns the list of routes of a state, derived from the one before. Deletions come last, because only then are the
+// unused ids known.
 func changed(before table.List, c *change) table.List {
 	gone, fresh := c.differing()
 	var texts rules.Texts
@@ -119,7 +116,7 @@ func changed(before table.List, c *change) table.List {
 	return replaced(list, upserts, slices.Collect(maps.Keys(deletes)))
 }
 
-// replaced changes a list. The rules have already checked each printed route as the list does, so an error is a bug.
+// replaced changes a list. The rules have checked each route, so an error is a bug.
 func replaced(list table.List, upserts []*table.Route, deletes []string) table.List {
 	next, err := list.With(upserts, deletes)
 	if err != nil {

@@ -1,38 +1,21 @@
-// Package compile compiles a snapshot of a cluster into the routes of a routing table, and reports problems of objects.
+// Package compile compiles a snapshot of a cluster into the routes of a routing table, and reports problems of objects. For the
+// same objects and options it compiles the same routes as Skipper's route server, the reference; docs/reference/differences.md
+// lists the exceptions. Where the reference has a random order, this package has a fixed one.
 //
-// A [Compiler] is a pure function of options and snapshot: the same input gives the same bytes, on every replica and after every
-// restart. It does no I/O, has no clock and logs nothing; it returns findings as [Problem]s, with the text that the reference
-// logs. Where the reference has a random order, this package has a fixed one: hosts are in sorted order.
+// A [Compiler] is a pure function of options and snapshot: the same input gives the same bytes, on every replica and after
+// every restart. It does no I/O, has no clock and logs nothing.
 //
-// The reference is Skipper's route server, and comments in all packages use the word in this sense. For the same objects and
-// options this package compiles the same routes as the reference; docs/reference/differences.md lists the exceptions.
+// Package [rules] compiles one object, with what it looks up, into a unit: its printed routes and its problems. This package
+// assembles the units of a snapshot into one list. state.go has the sets for that, which a build copies from an earlier one in
+// constant time and changes by the difference between the two snapshots; so the cost is proportional to the difference from the
+// most similar one of the last builds. Builds share only cached results, which never affect the result.
 //
-// # Rules and build
+// Every route is printed and parsed back separately. One that fails is left out and reported, so no object can make the table
+// unreadable for the fleet.
 //
-// The rules are package [rules]: they compile one object, with what it looks up (services with their endpoints, default
-// filters), into a unit: its routes, printed, and its problems.
-//
-// The build, this package, assembles the units of a snapshot into one list of routes:
-//
-//   - state.go has the sets from which a list is built: objects with their units, and what these look up, share and claim. A build copies the
-//     sets of an earlier one in constant time and changes them by the difference between the two snapshots;
-//   - build.go finds the objects to compile, and derives the list of routes, which shares equal blocks with the earlier one;
-//   - objects.go has the order of the reference, hosts.go the catch-alls of hosts;
-//   - ids.go gives each id to one route, and problems.go reports the routes that claim the same id or match the same requests.
-//
-// Builds share only cached results, which affect the cost of a build, never its result. The cost is proportional to the difference from the
-// most similar one of the last builds, so alternating between several snapshots costs the same as one.
-//
-// # Isolation
-//
-// Every route is printed and parsed back separately. A route that fails is left out and reported as a problem of its object, so
-// no object can make the table unreadable for the fleet. A broken object loses only its own routes.
-//
-// # Order
-//
-// The order decides which route gets an id that several claim: Ingresses by namespace and name; then hosts in sorted order, each
-// with the routes of its objects and its catch-all; then the companions of default backends; then RouteGroups by namespace and
-// name; then the routes that depend only on the options.
+// The order decides which route gets an id that several claim: Ingresses by namespace and name; then hosts in sorted order,
+// each with the routes of its objects and its catch-all; then the companions of default backends; then RouteGroups by namespace
+// and name; then the routes that depend only on the options.
 //
 // Other modules should not import it: it may change with every release.
 package compile
@@ -58,8 +41,8 @@ type Result struct {
 	state *state
 }
 
-// Compiler compiles snapshots with one set of options. Latest and Known are safe for concurrent use; the other methods are
-// not. After a panic it discards its cached results, because they can no longer be trusted.
+// Compiler compiles snapshots with one set of options. Latest and Known are safe for concurrent use; the other methods are not.
+// After a panic it discards its cached results.
 type Compiler struct {
 	set    *rules.Set
 	fixed  *rules.Unit // the routes of the options
@@ -67,8 +50,7 @@ type Compiler struct {
 	recent atomic.Pointer[[]*Result] // of the last builds, the last one first; nil before the first one, and after a panic
 }
 
-// remembered is how many builds are cached: a few snapshots in turn while objects are kept at earlier versions, and those
-// before them.
+// remembered is how many builds are cached: enough for a few snapshots in turn while objects are kept.
 const remembered = 5
 
 // New returns a Compiler. The error names an invalid option.
@@ -92,8 +74,7 @@ func (c *Compiler) Compile(s *kube.Snapshot) *Result {
 	return &next
 }
 
-// CompileBeside returns the routes of a snapshot other than the latest one, such as one in which some objects have earlier
-// versions. It reports no problems: Compile reports them for the latest snapshot.
+// CompileBeside returns the routes of a snapshot other than the latest one, such as one with objects at earlier versions.
 func (c *Compiler) CompileBeside(s *kube.Snapshot) table.List { return c.result(s).Routes }
 
 // Forget frees the results of all builds but the last two.
@@ -103,7 +84,6 @@ func (c *Compiler) Forget() {
 	c.recent.Store(&recent)
 }
 
-// builds returns the results of the last builds, the last one first.
 func (c *Compiler) builds() []*Result {
 	if recent := c.recent.Load(); recent != nil {
 		return *recent
@@ -111,7 +91,6 @@ func (c *Compiler) builds() []*Result {
 	return nil
 }
 
-// result returns the result for a snapshot, without problems.
 func (c *Compiler) result(s *kube.Snapshot) *Result {
 	recent := c.builds()
 	c.recent.Store(nil) // restored at the end: no cached result may be used after a panic
@@ -125,7 +104,6 @@ func (c *Compiler) result(s *kube.Snapshot) *Result {
 	return next
 }
 
-// known returns the result for a snapshot with the same objects; nil if there is none.
 func known(recent []*Result, s *kube.Snapshot) *Result {
 	for _, r := range recent {
 		if s != nil && s.SameObjects(r.Snapshot) {
@@ -138,12 +116,11 @@ func known(recent []*Result, s *kube.Snapshot) *Result {
 // Latest returns the result of the last call of Compile, or nil before the first one.
 func (c *Compiler) Latest() *Result { return c.latest.Load() }
 
-// Known returns the result of one of the last builds, of a snapshot with the same objects; nil if there is none. It has no
-// problems.
+// Known returns the result of one of the last builds, of a snapshot with the same objects, without problems; nil if there is
+// none.
 func (c *Compiler) Known(s *kube.Snapshot) *Result { return known(c.builds(), s) }
 
-// Beside compiles another snapshot with the same options, such as one in which some objects have earlier versions. It changes
-// nothing, and its cost is proportional to the differences. The Result and the compiler may be used meanwhile.
+// Beside compiles another snapshot with the same options. It changes nothing, and its cost is proportional to the differences.
 func (r *Result) Beside(s *kube.Snapshot) *Result {
 	c := &Compiler{set: r.state.rules, fixed: r.state.fixed.unit}
 	next := c.build(s, []*Result{r})
@@ -156,8 +133,7 @@ func (r *Result) Addresses(namespace, name string) []string {
 	return r.state.view.Addresses(namespace, name)
 }
 
-// RoutesOf returns the printed routes of an object in one of the last snapshots. The result is empty for an object that was not
-// compiled. It takes time proportional to the size of the object.
+// RoutesOf returns the printed routes of an object in one of the last snapshots; none if it was not compiled.
 func (c *Compiler) RoutesOf(o kube.Object) []*table.Route {
 	if u := c.unitOf(o); u != nil {
 		return u.Routes()
@@ -178,8 +154,7 @@ func (c *Compiler) ServicesOf(o kube.Object) []kube.ServiceKey {
 	return keys
 }
 
-// unitOf returns the unit that an object had in the last build with it; nil if it has none. Units of the latest snapshot stay
-// known, however many others are compiled.
+// unitOf returns the unit of an object. Those of the latest snapshot stay known, however many others are compiled.
 func (c *Compiler) unitOf(o kube.Object) *rules.Unit {
 	builds := slices.Clip(c.builds())
 	if latest := c.latest.Load(); latest != nil {
@@ -206,8 +181,8 @@ func (c *Compiler) OwnersOf(ids []string) map[string]kube.Ref {
 	return owners
 }
 
-// OwnerOf returns the owner of a route of the table. The owner of a catch-all is the oldest object with the host. ok is
-// false for an id that no object has.
+// OwnerOf returns the owner of a route of the table; of a catch-all it is the oldest object with the host. ok is false if no
+// object has the id.
 func (r *Result) OwnerOf(id string) (owner kube.Ref, ok bool) {
 	c, ok := r.claimOf(id)
 	if !ok || c.section.object == nil {
@@ -216,8 +191,7 @@ func (r *Result) OwnerOf(id string) (owner kube.Ref, ok bool) {
 	return c.section.owner(), true
 }
 
-// AskerOf returns the object that requested a route of the table. ok is false for an id that no object has, and for the
-// routes of none, such as catch-alls.
+// AskerOf returns the object that requested a route of the table. ok is false for the routes of none, such as catch-alls.
 func (r *Result) AskerOf(id string) (asker kube.Ref, ok bool) {
 	c, ok := r.claimOf(id)
 	if !ok || c.section.asker() == nil {
@@ -226,7 +200,6 @@ func (r *Result) AskerOf(id string) (asker kube.Ref, ok bool) {
 	return c.section.owner(), true
 }
 
-// claimOf returns the claim that won an id, or the one of the route that it was cloned from.
 func (r *Result) claimOf(id string) (found claim, ok bool) {
 	for c := range with(r.state.ids, rules.HashID(routeid.Original(id))) {
 		if r.state.has(c) {

@@ -9,7 +9,6 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 )
 
-// share is an object with one of its hosts.
 type share struct {
 	host   string
 	object *object          // nil in a pivot
@@ -20,7 +19,6 @@ func (s share) compare(o share) int {
 	return cmp.Or(strings.Compare(s.host, o.host), comparePivots(s.object, o.object))
 }
 
-// shares yields the hosts of an object.
 func (o *object) shares() iter.Seq[share] {
 	return func(yield func(share) bool) {
 		for i := range o.unit.Groups {
@@ -37,7 +35,6 @@ func (o *object) shares() iter.Seq[share] {
 	}
 }
 
-// sharing yields the objects with a host, in their order.
 func (s *state) sharing(host string) iter.Seq[share] {
 	return func(yield func(share) bool) {
 		for one := range from(s.shares, share{host: host}) {
@@ -60,7 +57,6 @@ type host struct {
 
 func (h *host) compare(o *host) int { return strings.Compare(h.name, o.name) }
 
-// hostOf collects what objects determine about a host; nil if none does.
 func (s *state) hostOf(name string) (h *host) {
 	for one := range s.sharing(name) {
 		g := one.group
@@ -82,7 +78,6 @@ func (s *state) hostOf(name string) (h *host) {
 	return h
 }
 
-// settleHosts replaces the hosts whose objects differ, with their catch-alls.
 func (c *change) settleHosts() {
 	for name := range c.touched {
 		was, _ := c.hosts.Get(&host{name: name})
@@ -97,7 +92,7 @@ func (c *change) settleHosts() {
 		}
 		if !is.has && !c.rules.DisableCatchAllRoutes {
 			var unit *rules.Unit
-			if was != nil && was.sameCatchAll(is) {
+			if was != nil && was.catchAll != nil && was.redirect == is.redirect && slices.Equal(was.expressions, is.expressions) {
 				unit = was.catchAll.unit
 			} else {
 				unit = c.rules.CatchAll(is.name, is.redirect, is.expressions)
@@ -112,12 +107,6 @@ func (c *change) settleHosts() {
 	}
 }
 
-// sameCatchAll reports whether a host has the catch-all that another one needs.
-func (h *host) sameCatchAll(o *host) bool {
-	return h.catchAll != nil && h.redirect == o.redirect && slices.Equal(h.expressions, o.expressions)
-}
-
-// replace replaces a catch-all with another one. Each may be nil.
 func (c *change) replace(was, is *section) {
 	if was != nil {
 		c.count(was, -1)

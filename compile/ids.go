@@ -8,7 +8,6 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 )
 
-// claim is a route that claims an id.
 type claim struct {
 	section *section
 	at      int // in the section
@@ -16,7 +15,7 @@ type claim struct {
 
 func (c claim) route() *rules.Route { return &c.section.routes[c.at] }
 
-// compare orders claims as the reference does. The claim without a section, a pivot, comes first.
+// compare orders claims as the reference does. A pivot, without a section, comes first.
 func (c claim) compare(o claim) int {
 	switch {
 	case c.section == o.section:
@@ -29,7 +28,6 @@ func (c claim) compare(o claim) int {
 	return cmp.Or(c.section.compare(o.section), cmp.Compare(c.at, o.at))
 }
 
-// entry is a claim with the hash of its id or of what it matches.
 type entry struct {
 	hash uint64
 	claim
@@ -42,7 +40,6 @@ func (e entry) compare(o entry) int {
 	return e.claim.compare(o.claim)
 }
 
-// with yields the claims with a hash, in the order of the reference.
 func with(s *set[entry], hash uint64) iter.Seq[claim] {
 	return func(yield func(claim) bool) {
 		for e := range from(s, entry{hash: hash}) {
@@ -53,57 +50,36 @@ func with(s *set[entry], hash uint64) iter.Seq[claim] {
 	}
 }
 
-// contest is the outcome for an id that several routes claim. It is immutable.
+// contest is the outcome for an id that several routes claim. It is immutable. Hashes of 64 bits with a random seed stand for ids.
 type contest struct {
-	hash   uint64 // of the id
-	id     string
+	hash   uint64
 	claims []claim // the winner first
-	// other is the contest of another id with the same hash; nil except by chance.
-	other *contest
 }
 
 func (c *contest) compare(o *contest) int { return cmp.Compare(c.hash, o.hash) }
 
-// contestOf returns the contest for the ids with a hash, or nil if one route claims them.
-func (s *state) contestOf(hash uint64, texts *rules.Texts) (first *contest) {
+func (s *state) contestOf(hash uint64) *contest {
 	n := 0
 	for range with(s.ids, hash) {
 		if n++; n == 2 {
-			break
+			return &contest{hash, oldest(slices.Collect(with(s.ids, hash)))}
 		}
 	}
-	if n < 2 {
-		return nil
-	}
-	several := slices.Collect(with(s.ids, hash))
-	byID := make(map[string][]claim)
-	for _, c := range several {
-		id := texts.ID(c.section.unit, c.route())
-		byID[id] = append(byID[id], c)
-	}
-	for id, claims := range byID {
-		first = &contest{hash, id, oldest(claims), first}
-	}
-	return first
+	return nil
 }
 
-// contest returns the contest that a route of the state takes part in; nil if it is the only one that claims its id.
-func (s *state) contest(c claim) *contest {
-	found, _ := s.contests.Get(&contest{hash: c.route().ID})
-	for found != nil && found.other != nil && !slices.Contains(found.claims, c) {
-		found = found.other
-	}
+// contest returns the contest for an id; nil if at most one route claims it.
+func (s *state) contest(hash uint64) *contest {
+	found, _ := s.contests.Get(&contest{hash: hash})
 	return found
 }
 
-// has reports whether a route of the state has its id.
 func (s *state) has(c claim) bool {
-	contest := s.contest(c)
+	contest := s.contest(c.route().ID)
 	return contest == nil || contest.claims[0] == c
 }
 
-// oldest moves the claim of the oldest object to the front. If creation times are equal or missing, the order of the
-// reference, in which the claims come, decides. It returns the list.
+// oldest moves the claim of the oldest object to the front. Without creation times the order of the reference decides.
 func oldest(all []claim) []claim {
 	first, created := 0, all[0].section.created()
 	for i, c := range all[1:] {
@@ -117,7 +93,6 @@ func oldest(all []claim) []claim {
 	return all
 }
 
-// settleIDs assigns each id to one route, and finds routes that match the same requests.
 func (c *change) settleIDs() {
 	ids, matches := make([]uint64, 0, len(c.added)), make([]uint64, 0, len(c.added)) // hashes, because a first build has many
 	for _, one := range c.removed {
@@ -133,18 +108,18 @@ func (c *change) settleIDs() {
 	load(c.matches, c.added, func(r *rules.Route) uint64 { return r.Match })
 	var texts rules.Texts // of an object with many contests once
 	for _, hash := range distinct(ids) {
-		was, _ := c.contests.Get(&contest{hash: hash})
-		is := c.contestOf(hash, &texts)
+		was, is := c.contest(hash), c.contestOf(hash)
 		if is != nil {
 			c.contests.Set(is)
 		} else if was != nil {
 			c.contests.Delete(was)
 		}
 		for _, of := range [2]*contest{was, is} { // whether they are in the table may differ
-			for ; of != nil; of = of.other {
-				for _, one := range of.claims {
-					matches = append(matches, one.route().Match)
-				}
+			if of == nil {
+				continue
+			}
+			for _, one := range of.claims {
+				matches = append(matches, one.route().Match)
 			}
 		}
 	}
@@ -157,7 +132,6 @@ func (c *change) settleIDs() {
 	}
 }
 
-// distinct returns hashes without repetitions and 0. It changes the list.
 func distinct(hashes []uint64) []uint64 {
 	slices.Sort(hashes)
 	hashes = slices.Compact(hashes)
@@ -167,7 +141,7 @@ func distinct(hashes []uint64) []uint64 {
 	return hashes
 }
 
-// load adds claims to a set by their hashes, except 0. Sorted, they touch each node of the set once.
+// load adds claims to a set by their hashes, except 0, in an order that touches each node of the set once.
 func load(s *set[entry], added []claim, hash func(*rules.Route) uint64) {
 	entries := make([]entry, 0, len(added))
 	for _, one := range added {
@@ -181,32 +155,31 @@ func load(s *set[entry], added []claim, hash func(*rules.Route) uint64) {
 	}
 }
 
-// differing returns the routes that are in the table of one of the two states only. It can be called once: it uses the
-// memory of the change.
+// differing returns the routes that are in the table of one of the two states only. It can be called once.
 func (c *change) differing() (gone, fresh []claim) {
 	contests, seen := make(map[*contest]bool), make(map[claim]bool)
 	flipped := func(of *contest) { // routes of other objects may have got an id, or lost one
-		for ; of != nil && !contests[of]; of = of.other {
-			contests[of] = true
-			for _, one := range of.claims {
-				if seen[one] || !c.before.exists(one) || !c.exists(one) {
-					continue
-				}
-				seen[one] = true
-				switch had, has := c.before.has(one), c.has(one); {
-				case had && !has:
-					gone = append(gone, one)
-				case has && !had:
-					fresh = append(fresh, one)
-				}
+		if of == nil || contests[of] {
+			return
+		}
+		contests[of] = true
+		for _, one := range of.claims {
+			if seen[one] || !c.before.exists(one) || !c.exists(one) {
+				continue
+			}
+			seen[one] = true
+			switch had, has := c.before.has(one), c.has(one); {
+			case had && !has:
+				gone = append(gone, one)
+			case has && !had:
+				fresh = append(fresh, one)
 			}
 		}
 	}
 	for _, list := range [2][]claim{c.removed, c.added} {
 		for _, one := range list {
 			for _, s := range [2]*state{c.before, c.state} {
-				of, _ := s.contests.Get(&contest{hash: one.route().ID})
-				flipped(of)
+				flipped(s.contest(one.route().ID))
 			}
 		}
 	}
@@ -215,7 +188,6 @@ func (c *change) differing() (gone, fresh []claim) {
 	return gone, fresh
 }
 
-// exists reports whether the state has a route.
 func (s *state) exists(c claim) bool {
 	e, _ := s.ids.Get(entry{c.route().ID, c})
 	return e.claim == c

@@ -12,7 +12,7 @@ import (
 // Inspection describes one object of a snapshot. The data it points to is shared and immutable.
 type Inspection struct {
 	Object kube.Routed
-	// Compiled is false for an object without routes because of its class, or because validation refused it.
+	// Compiled is false if the class or validation refused the object.
 	Compiled bool
 	// Problems are in the order of detection.
 	Problems []rules.Problem
@@ -26,20 +26,17 @@ type InspectedRoute struct {
 	ID string
 	// Route is nil if it was left out.
 	Route *table.Route
-	// Clones are the copies of the route by the clone rules of the options, even if it was left out. They are in the table if
-	// Wins is true.
+	// Clones are the copies of the route by the clone rules, even if it was left out. They are in the table if Wins is true.
 	Clones []*table.Route
 	// Main is false for a companion of another route, such as a redirect.
 	Main bool
-	// Keeper is the other object that has the id. It is the zero Ref if this object has it, or if the other route belongs only
-	// to the server.
+	// Keeper is the other object that has the id; the zero Ref for this one, or for none.
 	Keeper kube.Ref
 	// Wins is false for a route that is not in the table because another one has its id.
 	Wins bool
 }
 
-// ProblemsOf returns the problems of one object in the order of detection. The slice must not be changed. It costs O(log
-// problems).
+// ProblemsOf returns the problems of one object in the order of detection. The slice must not be changed.
 func (r *Result) ProblemsOf(owner kube.Ref) []rules.Problem {
 	from, _ := slices.BinarySearchFunc(r.Problems, owner, func(p rules.Problem, o kube.Ref) int { return p.Owner.Compare(o) })
 	to := from
@@ -62,7 +59,6 @@ func (r *Result) Inspect(ref kube.Ref) (Inspection, bool) {
 	return in, true
 }
 
-// inspect describes the routes that an object requests.
 func (s *state) inspect(o *object) (all []InspectedRoute) {
 	var texts rules.Texts
 	for i := range o.sections {
@@ -70,7 +66,7 @@ func (s *state) inspect(o *object) (all []InspectedRoute) {
 			r := c.route()
 			found := InspectedRoute{ID: texts.ID(o.unit, r), Route: texts.Route(o.unit, r), Main: r.Match != 0, Wins: s.has(c)}
 			if !found.Wins {
-				found.Keeper = s.contest(c).claims[0].section.owner()
+				found.Keeper = s.contest(r.ID).claims[0].section.owner()
 			}
 			found.Clones = slices.Collect(texts.Rows(o.unit, r))
 			if found.Route != nil {
@@ -98,22 +94,18 @@ type Trial struct {
 	Skipped bool
 	// Routes are the routes that the object requests, not including its share of a catch-all.
 	Routes []InspectedRoute
-	// CatchAlls are the catch-alls that would replace others in the table. Some of them may already be in the table.
+	// CatchAlls are the catch-alls that would replace others in the table. Some may already be in it.
 	CatchAlls, ReplacedCatchAlls []*table.Route
 	// Problems are the problems that the object would have, of severity warning and error, in the order of [Result.Problems].
 	Problems []rules.Problem
 }
 
-// Try compiles an Ingress or a RouteGroup as if it were in the snapshot, replacing an existing object of the same kind and
-// name. It stores nothing.
-//
-// It returns the problems that [Compiler.Compile] would report for the object, so the admission webhook and /problems agree.
-// It takes time proportional to the size of the object, and to the number of objects with its hosts.
+// Try compiles an Ingress or a RouteGroup as if it were in the snapshot, and stores nothing. It returns the problems that
+// [Compiler.Compile] would report, so the admission webhook and /problems agree.
 func (r *Result) Try(o kube.Object) (Trial, error) { return r.try(o, r.state.view) }
 
-// Foresee is Try with Services, Endpoints and slices in addition to the snapshot's; nil means none. The result also includes
-// the routes that the object will have, without a change to it, once each of its Services has endpoints and the ports that
-// the object names.
+// Foresee is Try with more backends than the snapshot's; nil means none. The result also includes the routes that the object
+// will have once each of its Services has endpoints and the ports that the object names.
 func (r *Result) Foresee(o kube.Object, b *kube.Backends) (Trial, error) {
 	view := r.state.view
 	if b != nil {
@@ -141,7 +133,6 @@ func (r *Result) Foresee(o kube.Object, b *kube.Backends) (Trial, error) {
 	return now, err
 }
 
-// try is Try with a view of the backends.
 func (r *Result) try(o kube.Object, view *rules.View) (Trial, error) {
 	routed, ok := o.(kube.Routed)
 	if !ok {
@@ -168,7 +159,7 @@ func (r *Result) try(o kube.Object, view *rules.View) (Trial, error) {
 	return result, nil
 }
 
-// problemsOf returns the problems of an object caused by ids and by what its routes match, including the catch-alls that it owns.
+// problemsOf returns the problems of an object and its catch-alls caused by ids and by what its routes match.
 func (c *change) problemsOf(o *object) []rules.Problem {
 	var ofIDs, ofMatches []rules.Problem
 	var texts rules.Texts
@@ -177,7 +168,7 @@ func (c *change) problemsOf(o *object) []rules.Problem {
 		if one.section.object != o {
 			continue
 		}
-		if contest, _ := c.contests.Get(&contest{hash: one.route().ID}); contest != nil && !contests[contest] {
+		if contest := c.contest(one.route().ID); contest != nil && !contests[contest] {
 			contests[contest] = true
 			ofIDs = append(ofIDs, contest.problems(&texts)...)
 		}
@@ -191,7 +182,6 @@ func (c *change) problemsOf(o *object) []rules.Problem {
 	return slices.DeleteFunc(all, func(p rules.Problem) bool { return p.Owner != o.Ref() })
 }
 
-// catchAlls returns the catch-alls among some routes, as the table has them.
 func catchAlls(among []claim) (rows []*table.Route) {
 	var texts rules.Texts
 	for _, one := range among {

@@ -9,21 +9,18 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// LostServices returns the services that had endpoints before and have lost all of them, for at least one of their ports, or no
-// longer exist. They are sorted.
+// LostServices returns the services that no longer exist, or lost all endpoints of a port. They are sorted.
 func (c *Compiler) LostServices(before, now *kube.Backends) []kube.ServiceKey {
 	return rules.LostServices(before, now, c.set.EndpointSlices)
 }
 
-// KeptService is a service at an earlier version with everything that belongs to it. A service that lost its endpoints is kept
-// while it is unknown whether that is intended. It has no addresses that now belong to another service. It is immutable.
+// KeptService is a service at an earlier version with its endpoints, without addresses that now belong to another service.
 type KeptService struct {
 	kube.Backends
 	// Sharing are the other services of the namespace that also had some of the addresses.
 	Sharing []kube.ServiceKey `json:",omitempty"`
 }
 
-// ServicesAt returns services as they are in backends.
 func ServicesAt(b *kube.Backends, keys []kube.ServiceKey) map[kube.ServiceKey]*KeptService {
 	all := make(map[kube.ServiceKey]*KeptService, len(keys))
 	for _, key := range keys {
@@ -57,9 +54,8 @@ func ServicesAt(b *kube.Backends, keys []kube.ServiceKey) map[kube.ServiceKey]*K
 	return all
 }
 
-// KeepServices returns backends with some services at earlier versions, without the addresses that now belong to another service:
-// the address of a terminated pod is reused, and the next pod that gets it may belong to another tenant. It changes none of its
-// arguments. It takes O(objects) time.
+// KeepServices returns backends with some services at earlier versions, without the addresses that now belong to another
+// service: the next pod that gets the address of a terminated one may belong to another tenant. It takes O(objects) time.
 func KeepServices(now *kube.Backends, kept map[kube.ServiceKey]*KeptService) (*kube.Backends, map[kube.ServiceKey]*KeptService) {
 	if len(kept) == 0 {
 		return now, nil
@@ -77,8 +73,8 @@ func KeepServices(now *kube.Backends, kept map[kube.ServiceKey]*KeptService) (*k
 	return next, kept
 }
 
-// withoutReused returns the service without the addresses that now have other users; the service itself if there are none.
-// Services of one namespace may share their pods: an address that both had before is not reused.
+// withoutReused returns the service without the addresses that now have other users. Services of one namespace may share their
+// pods: an address that both had before is not reused.
 func (k *KeptService) withoutReused(key kube.ServiceKey, users map[netip.Addr][]kube.ServiceKey) *KeptService {
 	reused := make(map[netip.Addr]bool)
 	eachAddress(&k.Backends, func(_ kube.ServiceKey, a netip.Addr) {
@@ -107,7 +103,6 @@ func (k *KeptService) withoutReused(key kube.ServiceKey, users map[netip.Addr][]
 	return next
 }
 
-// usersOf returns the services that use the addresses of kept services.
 func usersOf(kept map[kube.ServiceKey]*KeptService, now *kube.Backends) map[netip.Addr][]kube.ServiceKey {
 	users := make(map[netip.Addr][]kube.ServiceKey)
 	for _, k := range kept {
@@ -121,7 +116,6 @@ func usersOf(kept map[kube.ServiceKey]*KeptService, now *kube.Backends) map[neti
 	return users
 }
 
-// eachAddress calls yield for the IP addresses of all services, ready or not.
 func eachAddress(b *kube.Backends, yield func(kube.ServiceKey, netip.Addr)) {
 	address := func(key kube.ServiceKey, text string) {
 		if a, err := netip.ParseAddr(text); err == nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// object is an Ingress or a RouteGroup with its unit. It is immutable.
 type object struct {
 	kube.Routed
 	unit     *rules.Unit
@@ -19,7 +18,6 @@ type object struct {
 
 func compareObjects(a, b *object) int { return cmp.Or(a.Ref().Compare(b.Ref()), cmp.Compare(a.n, b.n)) }
 
-// comparePivots compares objects; nil comes first.
 func comparePivots(a, b *object) int {
 	switch {
 	case a == b:
@@ -32,7 +30,6 @@ func comparePivots(a, b *object) int {
 	return compareObjects(a, b)
 }
 
-// named returns a pivot for sets of objects.
 func named(ref kube.Ref) *object {
 	if ref.Kind == kube.KindIngress {
 		return &object{Routed: &kube.Ingress{Meta: kube.Meta{Namespace: ref.Namespace, Name: ref.Name}}}
@@ -65,8 +62,7 @@ type section struct {
 	host   string // for fromHost
 	unit   *rules.Unit
 	routes []rules.Route // some or all of the unit
-	// object is the object named in problems. For the catch-all of a host it is the oldest object with the host; nil for the
-	// routes of the options.
+	// object is named in problems: the oldest one with the host for a catch-all, nil for the routes of the options.
 	object   *object
 	catchAll bool // of the host; no object has requested it
 }
@@ -81,8 +77,7 @@ const (
 	fromOptions
 )
 
-// compare orders sections as the reference does. If creation times are equal or missing, this order decides which route gets an
-// id that several routes claim.
+// compare orders sections as the reference does.
 func (s *section) compare(o *section) int {
 	if s == o {
 		return 0
@@ -98,7 +93,6 @@ func (s *section) compare(o *section) int {
 	)
 }
 
-// claims yields the routes of the section.
 func (s *section) claims() iter.Seq[claim] {
 	return func(yield func(claim) bool) {
 		for at := range s.routes {
@@ -109,7 +103,7 @@ func (s *section) claims() iter.Seq[claim] {
 	}
 }
 
-// asker returns the object that requested the routes; nil for a catch-all, and for the routes of the options.
+// asker returns the object that requested the routes; nil for catch-alls and the routes of the options.
 func (s *section) asker() *object {
 	if s.catchAll {
 		return nil
@@ -117,7 +111,6 @@ func (s *section) asker() *object {
 	return s.object
 }
 
-// owner returns the object as problems name it.
 func (s *section) owner() kube.Ref {
 	if s.object == nil {
 		return kube.Ref{}
@@ -125,7 +118,6 @@ func (s *section) owner() kube.Ref {
 	return s.object.Ref()
 }
 
-// created returns when the owner was created, or 0 if unknown.
 func (s *section) created() int64 {
 	if s.object == nil {
 		return 0

@@ -10,7 +10,6 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// problems collects the problems of a snapshot, sorted by owner.
 func (r *Result) problems() []rules.Problem {
 	s := r.state
 	var ofObjects, ofHosts, ofIDs, ofMatches []rules.Problem
@@ -39,13 +38,11 @@ func (r *Result) problems() []rules.Problem {
 	return problems
 }
 
-// byRoute sorts problems by route, keeping the order within a route.
 func byRoute(problems []rules.Problem) []rules.Problem {
 	slices.SortStableFunc(problems, func(a, b rules.Problem) int { return strings.Compare(a.Route, b.Route) })
 	return problems
 }
 
-// snapshotProblems returns the problems that the read found.
 func snapshotProblems(s *kube.Snapshot) []rules.Problem {
 	var problems []rules.Problem
 	for _, b := range s.Bad {
@@ -71,20 +68,18 @@ func (s *state) eastWestProblems() []rules.Problem {
 	}}
 }
 
-// problems reports the routes that did not get their id, except those equal to the winner.
 func (c *contest) problems(texts *rules.Texts) (problems []rules.Problem) {
-	for ; c != nil; c = c.other {
-		for _, loser := range c.claims[1:] {
-			if !texts.Same(loser.section.unit, loser.route(), c.claims[0].section.unit, c.claims[0].route()) {
-				problems = append(problems, duplicate(c.id, loser, c.claims[0], texts))
-			}
+	winner := c.claims[0]
+	for _, loser := range c.claims[1:] {
+		if !texts.Same(loser.section.unit, loser.route(), winner.section.unit, winner.route()) {
+			problems = append(problems, duplicate(loser, winner, texts))
 		}
 	}
 	return problems
 }
 
-// duplicate returns the problem of a route that did not get its id.
-func duplicate(id string, loser, winner claim, texts *rules.Texts) rules.Problem {
+func duplicate(loser, winner claim, texts *rules.Texts) rules.Problem {
+	id := texts.ID(winner.section.unit, winner.route())
 	owner, keeper := loser.section.owner(), winner.section.owner()
 	message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s", id,
 		rules.Shortened(texts.Expression(winner.section.unit, winner.route())),
@@ -104,7 +99,6 @@ func duplicate(id string, loser, winner claim, texts *rules.Texts) rules.Problem
 	}
 }
 
-// shadow has the problems of routes that match the same requests. It is immutable.
 type shadow struct {
 	hash     uint64 // of what they match
 	problems []rules.Problem
@@ -112,8 +106,7 @@ type shadow struct {
 
 func (s shadow) compare(o shadow) int { return cmp.Compare(s.hash, o.hash) }
 
-// shadowsOf reports the routes of the table that match exactly the same as a route of an older object: proxies choose one of
-// them at random. It ignores matches within one object.
+// shadowsOf reports the routes of the table that match exactly the same as a route of an older, other object.
 func (s *state) shadowsOf(hash uint64, texts *rules.Texts) (problems []rules.Problem) {
 	var claims []claim
 	for c := range with(s.matches, hash) {

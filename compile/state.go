@@ -10,9 +10,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// state is everything from which the list of routes of a snapshot is built, in ordered sets. A state is derived from another
-// one by the difference of their snapshots: the two share all nodes of sets that do not differ. It is immutable once it is
-// settled.
+// state is everything from which the list of routes of a snapshot is built, in ordered sets. States derived from each other
+// share all nodes of sets that do not differ. It is immutable once it is settled.
 type state struct {
 	rules *rules.Set
 	view  *rules.View
@@ -26,8 +25,8 @@ type state struct {
 	hosts    *set[*host]
 	// faultyHosts have catch-alls with problems.
 	faultyHosts *set[*host]
-	// ids are all routes by the hashes of their ids, matches by the hashes of what they match. contests are the ids that several
-	// routes claim, shadows the problems of routes that match the same.
+	// ids are all routes by the hashes of their ids, matches by the hashes of what they match. contests are the ids that
+	// several routes claim, shadows the problems of routes that match the same.
 	ids, matches *set[entry]
 	contests     *set[*contest]
 	shadows      *set[shadow]
@@ -47,15 +46,12 @@ func newSet[T any](compare func(a, b T) int) *set[T] {
 	return btree.NewBTreeGOptions(func(a, b T) bool { return compare(a, b) < 0 }, btree.Options{NoLocks: true})
 }
 
-// from yields the items of a set from a pivot on.
 func from[T any](s *set[T], pivot T) iter.Seq[T] {
 	return func(yield func(T) bool) { s.Ascend(pivot, yield) }
 }
 
-// all yields the items of a set.
 func all[T any](s *set[T]) iter.Seq[T] { return s.Scan }
 
-// newState returns the state of a cluster without objects.
 func newState(set *rules.Set, fixed *rules.Unit) *state {
 	s := &state{
 		rules: set, fixed: &section{rank: fromOptions, unit: fixed, routes: fixed.Global},
@@ -67,7 +63,6 @@ func newState(set *rules.Set, fixed *rules.Unit) *state {
 	return s
 }
 
-// change returns a copy of the state that can be changed.
 func (s *state) change() *change {
 	s.copying.Lock()
 	defer s.copying.Unlock()
@@ -79,13 +74,11 @@ func (s *state) change() *change {
 	}}
 }
 
-// find returns the object with a name; nil if there is none.
 func (s *state) find(ref kube.Ref) *object {
 	o, _ := s.objects.Get(named(ref))
 	return o
 }
 
-// use is a service that an object looked up.
 type use struct {
 	key    kube.ServiceKey
 	object *object // nil in a pivot
@@ -106,7 +99,6 @@ type change struct {
 	removed, added []claim
 }
 
-// remove removes an object.
 func (c *change) remove(o *object) {
 	c.objects.Delete(o)
 	c.volatile.Delete(o)
@@ -126,7 +118,6 @@ func (c *change) remove(o *object) {
 	}
 }
 
-// add adds an object.
 func (c *change) add(o *object) {
 	c.objects.Load(o)
 	if o.unit.Volatile() {
@@ -150,7 +141,6 @@ func (c *change) add(o *object) {
 	}
 }
 
-// count counts the routes of a section.
 func (c *change) count(s *section, sign int) {
 	switch s.rank {
 	case fromIngress, fromHost:
@@ -160,7 +150,6 @@ func (c *change) count(s *section, sign int) {
 	}
 }
 
-// settle brings everything up to date that depends on the objects: catch-alls, ids, and routes that match the same.
 func (c *change) settle() {
 	if c.before.ids.Len() == 0 {
 		for one := range c.fixed.claims() {

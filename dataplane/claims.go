@@ -22,11 +22,10 @@ const (
 
 // Claims asks the server above about the claims of a cache. Its methods are safe for concurrent use; call Run once.
 //
-// It is for a process that fetches its table from another route server, a relay or a restarted data plane, and whose clients name
-// a table that it does not know. The process reads no cluster and cannot tell which of the two tables is newer. It lets the
-// client keep its table and asks the server above, which may ask the server above it. The root reads the cluster past all caches
-// ([Client.Ask], [etagcache.Cache.Resolve]). If the server above would send its own table to the client, and this process serves
-// that same table, it sends it, too.
+// It is for a process that fetches its table, a relay or a data plane, and whose clients name a table that it does not know. The
+// process reads no cluster and cannot tell which of the two is newer. It lets the client keep its table and asks the server above,
+// which may ask another one; the root reads the cluster past all caches ([Client.Ask], [etagcache.Cache.Resolve]). If the server
+// above would send its own table, and this process serves that table, too, the client gets it.
 type Claims struct {
 	cache   *etagcache.Cache
 	above   func(ctx context.Context, digest table.Digest, revision uint64) (Opinion, error)

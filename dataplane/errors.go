@@ -44,10 +44,10 @@ const (
 
 // Reasons why a body is not a candidate.
 const (
-	ReasonLength   Reason = "length"    // it was truncated, has not the announced length, or its length is unknown
+	ReasonLength   Reason = "length"    // it was truncated, or has not the announced length
 	ReasonEncoding Reason = "encoding"  // the encoding is unknown, or the body cannot be decoded
 	ReasonTooLarge Reason = "too_large" // more than MaxBytes
-	ReasonTag      Reason = "tag"       // one of our servers sent an ETag that is not of our form
+	ReasonTag      Reason = "tag"       // the ETag has no digest
 	ReasonDigest   Reason = "digest"    // the text does not have the digest in the ETag
 	ReasonParse    Reason = "parse"     // the text is not a table
 	ReasonCount    Reason = "count"     // X-Count is not the number of routes

@@ -9,22 +9,15 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/table"
 )
 
 // Log messages about streams.
 const (
-	LogStreamEnded   = "stream ended"
-	LogPollingBegins = "streams do not work, polling for a while"
+	LogStreamEnded    = "stream ended"
+	LogPollingBegins  = "streams do not work, polling for a while"
+	LogStreamRejected = "data from a stream does not verify, the full table is fetched"
 )
-
-// LogStreamRejected is the log message about data from a stream that does not verify.
-const LogStreamRejected = "data from a stream does not verify, the full table is fetched"
-
-// eventOther is the label value for unknown events.
-const eventOther = "other"
-
-// eventNames are the names of events, as label values.
-var eventNames = append(api.Events(), eventOther)
 
 // Reasons why a stream ended, in addition to the reasons why there is none.
 const (
@@ -66,7 +59,6 @@ func (c *Client) follow(ctx context.Context) *ending {
 	defer st.close()
 	c.transport.polled = false
 	c.using(transportStream)
-	c.cfg.Metrics.connected.Set(1)
 	c.update(func(l *loopState) {
 		l.stream = api.FetchStream{Connected: st.connected, URL: st.server.name}
 	})
@@ -74,7 +66,7 @@ func (c *Client) follow(ctx context.Context) *ending {
 
 	end = c.listen(ctx, st)
 	st.close()
-	c.cfg.Metrics.connected.Set(0)
+	c.using("")
 	c.update(func(l *loopState) { l.stream.Connected = time.Time{} })
 	if ctx.Err() != nil {
 		return end
@@ -84,7 +76,7 @@ func (c *Client) follow(ctx context.Context) *ending {
 	if end.refetch && pause(ctx, c.chance(fetchSpread)) {
 		c.polling.Lock()
 		defer c.polling.Unlock()
-		_ = c.poll(ctx, fullStream) // poll logs its errors itself
+		_ = c.poll(ctx, true) // poll logs its errors itself
 	}
 	return end
 }
@@ -166,13 +158,13 @@ func (c *Client) listen(ctx context.Context, st *subscription) *ending {
 func (c *Client) chores(ctx context.Context, st *subscription, asked bool) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
-	zone := c.zoneSource.read()
+	zone := c.readZone()
 	if zone != st.zone {
 		return &ending{reason: endZone, wait: c.chance(250 * time.Millisecond)}
 	}
 	c.publisher.Tend()
 	if asked {
-		_ = c.poll(ctx, "") // poll records a failing server, and the stream shows its state better
+		_ = c.poll(ctx, false) // poll records a failing server, and the stream shows its state better
 	} else {
 		c.goBack(ctx, ctx, zone)
 	}
@@ -200,15 +192,10 @@ func (c *Client) broke(st *subscription) *ending {
 
 // onEvent handles an event. It returns nil if the stream continues.
 func (c *Client) onEvent(ctx context.Context, st *subscription, e event) *ending {
-	name := e.name
-	if !slices.Contains(eventNames, name) {
-		name = eventOther
-	}
-	c.cfg.Metrics.events.WithLabelValues(name).Inc()
 	now := time.Now()
 	st.retry = e.retry
-	c.update(func(l *loopState) { l.stream.LastEvent, l.stream.Event = now, name })
-	switch name {
+	c.update(func(l *loopState) { l.stream.LastEvent = now })
+	switch e.name {
 	case api.EventDelta:
 		return c.onDelta(st, e)
 	case api.EventFetch:
@@ -237,9 +224,9 @@ func (c *Client) onDelta(st *subscription, e event) *ending {
 		if !a.etag.Known {
 			return failf(ReasonTag, "id %.200q has no digest", e.id)
 		}
-		d, f := readDeltaFrom(strings.NewReader(e.data), c.limit())
-		if f != nil {
-			return f
+		d, err := table.ReadDelta(strings.NewReader(e.data), c.limit())
+		if err != nil {
+			return reasoned(ReasonDelta, err)
 		}
 		return a.setDelta(d)
 	})
@@ -250,7 +237,7 @@ func (c *Client) onDelta(st *subscription, e event) *ending {
 	case result == resultOlder:
 		return &ending{reason: endOlder, wait: c.interval()}
 	}
-	c.cfg.Metrics.countVerified(a, want{})
+	c.cfg.Metrics.countVerified(a)
 	st.at = a.digest
 	c.transport.failures, c.transport.rests = 0, 0
 	return nil
@@ -305,7 +292,7 @@ func (c *Client) onFetch(ctx context.Context, st *subscription, e event) *ending
 	st.fetched = time.Now()
 	c.polling.Lock()
 	defer c.polling.Unlock()
-	if err := c.try(ctx, ctx, st.server, st.zone, fullFetch); err != nil {
+	if err := c.try(ctx, ctx, st.server, st.zone, true); err != nil {
 		return &ending{reason: endFetch, failed: true}
 	}
 	st.at = api.ParseEntity(e.id).Tag.Digest

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -159,13 +158,12 @@ func (c *Client) use(i int) {
 // a table fresh indefinitely.
 const maxSkew = time.Minute
 
-// evidence returns when the source of an answer was read, as far as the answer proves it; zero if it proves nothing. sent and
-// received are the times around the exchange.
+// evidence returns when the source of an answer was read, as far as the answer proves it; zero if it proves nothing.
 //
 // Our route servers send X-Source-Read. Once one has, an answer without that header is no evidence: an intermediary may have
-// answered from its cache. Any other server has read its source when it generated the answer, which Date and Age tell (RFC 9111
-// §4.2.3). A cache keeps the old Date, so its answers age.
-func (s *server) evidence(resp *http.Response, etag api.Entity, sent, received time.Time) time.Time {
+// answered from its cache. Any other server has read its source when it generated the answer, which Date tells. A cache keeps the
+// old Date, so its answers age.
+func (s *server) evidence(resp *http.Response, etag api.Entity, received time.Time) time.Time {
 	h := resp.Header
 	if text := h.Get(api.HeaderSourceRead); text != "" {
 		read, err := api.ParseTime(text)
@@ -180,26 +178,8 @@ func (s *server) evidence(resp *http.Response, etag api.Entity, sent, received t
 		return time.Time{}
 	}
 	s.tells = false // a complete table from another kind of server
-	return generated(h, sent, received)
-}
-
-// generated returns when the origin generated an answer, from its age (RFC 9111 §4.2.3); zero if the answer has no valid Date.
-func generated(h http.Header, sent, received time.Time) time.Time {
 	date, err := http.ParseTime(h.Get("Date"))
-	at := credible(date, err, received)
-	if at.IsZero() {
-		return time.Time{}
-	}
-	if text := h.Get("Age"); text != "" {
-		seconds, err := strconv.ParseUint(text, 10, 31)
-		if err != nil {
-			return time.Time{} // the answer comes from a cache that does not tell its age
-		}
-		if aged := sent.Add(-time.Duration(seconds) * time.Second); aged.Before(at) {
-			at = aged
-		}
-	}
-	return at
+	return credible(date, err, received)
 }
 
 // credible returns a server's time, or zero if it cannot be true. A time up to maxSkew in the future counts as now.

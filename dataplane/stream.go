@@ -78,14 +78,21 @@ func (c *Client) open(parent context.Context, s *server, zone string) (*subscrip
 	return st, nil
 }
 
-// connect requests a stream. at is the table that the request names.
+// connect requests a stream. at is the table from which it continues; zero if there is none.
 func (c *Client) connect(ctx context.Context, s *server, zone string) (resp *http.Response, at table.Digest, f *Error) {
 	u := s.url.JoinPath("watch")
 	if zone != "" {
 		u.RawQuery = "zone=" + zone // letters, digits and ._- only
 	}
 	header := http.Header{"Accept": {api.StreamType}, "Accept-Encoding": {"gzip"}}
-	at, names := c.resumption(header)
+	var names []string
+	// A stream continues from the served table, unless its text was not canonical.
+	if seen := c.tables(); seen.Served != nil && seen.canonical() {
+		t := seen.Served.Table
+		header.Set(api.HeaderLastEventID, api.Tag{Digest: t.Digest(), Revision: t.Revision()}.String())
+		// A server without streams interprets "watch" as a zone: make it answer with 304 instead of a table.
+		at, names = t.Digest(), namesOf(t)
+	}
 	if resp, f = c.request(ctx, http.MethodGet, u, header, names, nil); f != nil {
 		return nil, at, f
 	}
@@ -93,19 +100,6 @@ func (c *Client) connect(ctx context.Context, s *server, zone string) (resp *htt
 		_ = resp.Body.Close()
 	}
 	return resp, at, f
-}
-
-// resumption names the table from which a stream should continue, in the header and as ETags, and returns its digest; zero if
-// there is none.
-func (c *Client) resumption(header http.Header) (at table.Digest, names []string) {
-	seen := c.tables()
-	if seen.Served == nil || !seen.canonical() {
-		return table.Digest{}, nil
-	}
-	t := seen.Served.Table
-	header.Set(api.HeaderLastEventID, api.Tag{Digest: t.Digest(), Revision: t.Revision()}.String())
-	// A server without streams interprets "watch" as a zone: make it answer with 304 instead of a table.
-	return t.Digest(), namesOf(t)
 }
 
 // checkStream returns an error for an answer that is not a stream.
@@ -119,9 +113,9 @@ func checkStream(resp *http.Response) *Error {
 		status == http.StatusNotAcceptable, status == http.StatusNotImplemented, status == http.StatusNotFound && advice == 0:
 		return failf(ReasonNoStreams, "status %d with content type %.50q: no streams there", status, kind)
 	case status == http.StatusTooManyRequests:
-		return &Error{
-			Reason: ReasonBusy, Err: errors.New("status 429: no room for another stream"), retryAfter: max(advice, leastBusy),
-		}
+		f := failf(ReasonBusy, "status 429: no room for another stream")
+		f.retryAfter = max(advice, leastBusy)
+		return f
 	default:
 		return checkStatus(resp)
 	}

@@ -8,15 +8,9 @@ import (
 	"strings"
 )
 
-// Canonical returns a new route that means the same as r, in the form that [Eq] compares and the JSON form shows:
-//
-//   - all predicates are in Predicates, sorted by name. Those of one name keep their order; Header and HeaderRegexp that
-//     come from the fields of the route are sorted by header name and value.
-//   - a network route with Shunt set has the type ShuntBackend, and Shunt is not set.
-//   - endpoints are sorted by address, then zone.
-//   - fields that the type of the backend does not use are empty, and so are Name and Namespace.
-//
-// The new route shares predicates, filters, the filter slice and endpoints with r. Canonical(nil) is nil.
+// Canonical returns a new route that means the same as r, in the form that [Eq] compares and the JSON form shows: all
+// predicates are in Predicates, sorted by name, those of one name in their order; endpoints are sorted by address, then zone;
+// Shunt has become the type ShuntBackend; unused fields are empty. It shares predicates, filters and endpoints with r.
 func Canonical(r *Route) *Route {
 	if r == nil {
 		return nil
@@ -45,7 +39,6 @@ func CanonicalList(l []*Route) []*Route {
 	return each(l, Canonical)
 }
 
-// canonicalType returns the type of the backend, taking the legacy field for shunts into account.
 func canonicalType(r *Route) BackendType {
 	if r.BackendType == NetworkBackend && r.Shunt {
 		return ShuntBackend
@@ -53,7 +46,6 @@ func canonicalType(r *Route) BackendType {
 	return r.BackendType
 }
 
-// canonicalPredicates returns all predicates of r in canonical order, or nil if there are none.
 func canonicalPredicates(r *Route) []*Predicate {
 	n := 2 + len(r.HostRegexps) + len(r.PathRegexps) + len(r.Headers) + len(r.HeaderRegexps) + len(r.Predicates)
 	ps := make([]*Predicate, 0, n)
@@ -89,7 +81,6 @@ func canonicalPredicates(r *Route) []*Predicate {
 	return ps
 }
 
-// sortedEndpoints returns a copy of eps in the canonical order, which is not nil.
 func sortedEndpoints(eps []*LBEndpoint) []*LBEndpoint {
 	out := append([]*LBEndpoint{}, eps...)
 	slices.SortStableFunc(out, func(a, b *LBEndpoint) int {
@@ -98,11 +89,9 @@ func sortedEndpoints(eps []*LBEndpoint) []*LBEndpoint {
 	return out
 }
 
-// Eq reports whether all routes have the same id and mean the same: whether their [Canonical] forms have equal predicates,
-// filters and backends. The order of endpoints and of predicates with different names makes no difference; the order of filters
-// does. So does the order of predicates with the same name, as in the reference; [Equivalent] ignores it. Arguments are equal if
-// they have the same type and value: an int 1 is not a float64 1. A nil route equals only nil, and fewer than two routes are
-// always equal.
+// Eq reports whether all routes have the same id and [Canonical] forms with equal predicates, filters and backends. The order
+// of endpoints and of predicates with different names makes no difference; the order of filters, and of predicates with the
+// same name, does. An int 1 is not a float64 1. Fewer than two routes are always equal.
 func Eq(r ...*Route) bool {
 	for i := 1; i < len(r); i++ {
 		if !eq(r[i-1], r[i]) {
@@ -116,8 +105,7 @@ func eq(a, b *Route) bool {
 	return same(a, b, func() bool { return slices.EqualFunc(canonicalPredicates(a), canonicalPredicates(b), eqPredicate) })
 }
 
-// same compares two routes, if possible without the canonical forms of their predicates: nearly all compared routes are equal and
-// written the same way.
+// same compares two routes, if possible without canonical predicates: nearly all are equal and written the same way.
 func same(a, b *Route, predicates func() bool) bool {
 	if a == b || a == nil || b == nil {
 		return a == b
@@ -145,7 +133,6 @@ func eqEndpoints(a, b []*LBEndpoint) bool {
 	return slices.EqualFunc(a, b, equal) || len(a) == len(b) && slices.EqualFunc(sortedEndpoints(a), sortedEndpoints(b), equal)
 }
 
-// eqWrittenPredicates reports whether the predicates are the same in the same order, which is stricter than equality.
 func eqWrittenPredicates(a, b *Route) bool {
 	return a.Path == b.Path &&
 		a.Method == b.Method &&
@@ -162,7 +149,6 @@ func eqCall(name string, args []interface{}, otherName string, otherArgs []inter
 	return name == otherName && slices.EqualFunc(args, otherArgs, eqArg)
 }
 
-// eqArg compares arguments with ==, and by content if their type does not support == (such as a list read from JSON).
 func eqArg(x, y interface{}) bool {
 	switch v := x.(type) {
 	case string:
@@ -180,8 +166,7 @@ func eqArg(x, y interface{}) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// EqLists reports whether all lists have the same routes, in any order. The ids in each list must be unique: if one occurs twice,
-// the result is false, even for a single list. It returns true without lists. It does not change the lists.
+// EqLists reports whether all lists have the same routes, in any order. If an id occurs twice in one list, the result is false.
 func EqLists(r ...[]*Route) bool {
 	sorted := make([][]*Route, len(r))
 	for i, l := range r {
@@ -197,7 +182,6 @@ func EqLists(r ...[]*Route) bool {
 	return true
 }
 
-// sortedByID returns l sorted by id: l itself if it is already sorted, and nil if an id occurs twice.
 func sortedByID(l []*Route) []*Route {
 	compare := func(a, b *Route) int { return strings.Compare(idOf(a), idOf(b)) }
 	if l == nil {
@@ -221,20 +205,13 @@ func idOf(r *Route) string {
 	return r.Id
 }
 
-// Equivalent reports whether two routes have the same id and mean the same to a proxy. It is [Eq] except for differences without
-// a meaning, which the text form does not preserve:
-//
-//   - predicates are a multiset: their order does not matter, and Any is ignored. So are Path("") and Method(""), which the parser
-//     drops.
-//   - an expression of Host, PathRegexp or HeaderRegexp may have a control character where the other one has its escape, if both
-//     match the same.
-//
-// So Equivalent(r, Parse(String(r))) holds for a route that can be printed and parsed.
+// Equivalent is [Eq] except for differences without a meaning, which the text form does not preserve: the order of all
+// predicates; Any, Path("") and Method(""); an expression with a control character or its escape, if both match the same. So
+// Equivalent(r, Parse(String(r))) holds for a route that can be printed and parsed.
 func Equivalent(a, b *Route) bool {
 	return same(a, b, func() bool { return equivalentPredicates(meaningful(a), meaningful(b)) })
 }
 
-// isDropped reports whether the parser drops a predicate: in a [Route], an empty Path or Method means none.
 func isDropped(p *Predicate) bool {
 	return (p.Name == "Path" || p.Name == "Method") && len(p.Args) == 1 && p.Args[0] == ""
 }
@@ -243,12 +220,10 @@ func eqCalls(a, b []*Filter) bool {
 	return slices.EqualFunc(a, b, func(f, g *Filter) bool { return eqCall(f.Name, f.Args, g.Name, g.Args) })
 }
 
-// meaningful returns the canonical predicates without those that always hold.
 func meaningful(r *Route) []*Predicate {
 	return slices.DeleteFunc(canonicalPredicates(r), func(p *Predicate) bool { return p.Name == "Any" || p.Name == "*" || isDropped(p) })
 }
 
-// equivalentPredicates compares two lists that are sorted by name. It modifies both.
 func equivalentPredicates(a, b []*Predicate) bool {
 	if len(a) != len(b) {
 		return false

@@ -1,49 +1,33 @@
-// Package eskip is the route language: its types, parser, printer and equality.
-//
-// A routing table is text. Each definition consists of the id of a route, conditions for requests (predicates), steps in the
-// processing of requests and responses (filters), and a destination (the backend):
+// Package eskip is the route language: its types, parser, printer and equality. Each definition of a routing table consists of
+// the id of a route, conditions for requests (predicates), steps in their processing (filters), and a destination (the
+// backend):
 //
 //	shop: Host(/^shop[.]example[.]org$/) && PathSubtree("/")
 //	  -> setRequestHeader("X-Shop", "1")
 //	  -> <roundRobin, "http://10.2.0.7:8080?zone=a", "http://10.2.0.8:8080?zone=b">;
 //
-// The exported API has the identifiers, signatures and struct fields of the package eskip of github.com/zalando/skipper, so that
-// a program that uses that package only needs another import path. The additions of this package are [AppendRoute], [AppendExpr],
-// [ValidID], [Editor.DoWithErrors] and [Clone.DoWithErrors].
+// The exported API has the identifiers, signatures and struct fields of the package eskip of github.com/zalando/skipper, so a
+// program that uses that package only needs another import path. The additions are [AppendRoute], [AppendExpr], [ValidID],
+// [Equivalent], [Reader], [Editor.DoWithErrors] and [Clone.DoWithErrors].
 //
-// # Guarantees
+// [Parse] accepts every document of the language and no other, and never panics. A document is all or nothing: one invalid
+// definition makes it return no routes. It copies the strings of a large text, so one route does not keep the document.
 //
-// [Parse] accepts every document of the language and no other. Its error names the last token, the id of the last route and the
-// byte offset; it never panics, and its stack use does not depend on the input. Strings of a parsed route may be parts of a small
-// text, and are copies of a large one: keeping one route of a large document does not keep the document.
-//
-// [String] prints what [Parse] reads: for every x that parses, printing and parsing again gives routes that are [Eq] to those of
-// x, and printing those gives the same text. A value that its usual literal cannot represent is printed in another spelling: a
-// regular expression as a string, a float64 without exponent, an address with escapes.
+// [String] prints what [Parse] reads: printing and parsing again gives routes that are [Eq]. A value that its usual literal
+// cannot represent is printed in another spelling. Routes built by programs may not parse: an id must be a [ValidID], an
+// endpoint a URI. The text does not preserve whether a literal was a string or a regular expression, and a printed int is
+// parsed as a float64.
 //
 // Only [Editor], ForwardPreProcessor and UnmarshalJSON modify their arguments, and only [GenerateIfNeeded] returns a different
-// result each time. All other functions are pure, and safe for concurrent use as long as no routes are modified. The package does
-// not log, read a clock or use the network.
-//
-// # Differences
+// result each time. All other functions are pure, and safe for concurrent use as long as no routes are modified.
 //
 // Where Skipper's package loses or invents something, this one does not: <forward>, long numbers, regular expressions and
-// addresses of any content are printed in a form that parses; [Canonical], [Eq] and the JSON form are the same in every run, and
-// HeaderRegexp predicates of one header may be in any order; arguments whose type does not support == are compared by content; a
-// zone is added to an endpoint's existing query; an [Editor] drops what is replaced with nothing, does not change the original
-// routes, and reports what it could not parse; a failed [ParseFilters] returns no filters.
+// addresses of any content are printed in a form that parses; [Canonical], [Eq] and the JSON form are the same in every run;
+// arguments whose type does not support == are compared by content; a zone is added to an endpoint's existing query; an
+// [Editor] drops what is replaced with nothing, does not change the original routes, and reports what it could not parse; a
+// failed [ParseFilters] returns no filters.
 //
-// # What it does not do
-//
-// Names of predicates and filters are not checked against any registry, regular expressions are not compiled, network
-// addresses are not validated (only load balanced endpoints are), and nothing is matched or executed.
-//
-// # Caveats
-//
-// A document is all or nothing: one invalid definition makes [Parse] return no routes at all. Before you print routes built by a
-// program, print each one separately and parse it back: an id that is not a [ValidID], or an endpoint that is not a URI, can be
-// printed but not parsed. The text does not preserve whether a literal was a string or a regular expression, and it has only two
-// types of argument: a printed int is parsed as a float64.
+// Names are not checked against any registry, and regular expressions are not compiled.
 //
 // Other modules may import it: the exported API is stable within a major version.
 package eskip
@@ -68,13 +52,12 @@ const (
 // BackendType is the kind of a route's backend. The zero value is NetworkBackend.
 type BackendType int
 
-// backendNames are the names of the backend types in JSON and in messages.
 var backendNames = [...]string{
 	NetworkBackend: "network", ShuntBackend: "shunt", LoopBackend: "loopback", DynamicBackend: "dynamic", LBBackend: "lb", ForwardBackend: "forward",
 }
 
-// BackendTypeFromString is the inverse of [BackendType.String]. The empty string means network. For any other text it returns -1
-// and an error.
+// BackendTypeFromString is the inverse of [BackendType.String]. The empty string means network; for any other text it returns
+// -1.
 func BackendTypeFromString(s string) (BackendType, error) {
 	if s == "" {
 		return NetworkBackend, nil
@@ -112,12 +95,8 @@ type Filter struct {
 	Args []interface{} `json:"args"`
 }
 
-// Route is one definition of a routing table.
-//
-// Some predicates have their own fields for historical reasons; a predicate of the same name in Predicates means the same.
-// [Canonical] moves all of them to Predicates.
-//
-// A shared route must not be modified: see [Route.Copy].
+// Route is one definition of a routing table. Some predicates have their own fields for historical reasons; one of the same
+// name in Predicates means the same. A shared route must not be modified: see [Route.Copy].
 type Route struct {
 	// Id is the name of the route, unique in a table. It is empty for an expression without id.
 	Id string
@@ -179,15 +158,14 @@ type RouteInfo struct {
 // RoutePredicate reports whether a route is selected.
 type RoutePredicate func(*Route) bool
 
-// ValidID reports whether s is valid as the id of a route, or as the name of a predicate, filter or load balancing algorithm: an
-// ASCII letter or underscore, then letters, digits and underscores.
+// ValidID reports whether s is valid as an id or a name: an ASCII letter or underscore, then letters, digits and underscores.
 func ValidID(s string) bool {
 	return s != "" && class[s[0]]&symbolStart != 0 && isOnly(s, symbolByte)
 }
 
 // GenerateIfNeeded returns existingId, or if that is empty, "route" and 16 random letters and digits.
 //
-// Deprecated: a generated id differs at every start and on every replica, so nothing can refer to it.
+// Deprecated: nothing can refer to a generated id.
 func GenerateIfNeeded(existingId string) string {
 	if existingId != "" {
 		return existingId
@@ -200,8 +178,8 @@ func GenerateIfNeeded(existingId string) string {
 	return string(id)
 }
 
-// Copy returns a [Canonical] copy of r with its own predicates, filters and slices, which are not nil even if empty. It shares
-// endpoints and the values of arguments with r. Copy(nil) is nil. See [Route.Copy] for a copy that keeps the form of r.
+// Copy returns a [Canonical] copy of r with its own predicates, filters and slices, which are not nil. It shares endpoints and
+// the values of arguments. See [Route.Copy] for a copy in the same form.
 func Copy(r *Route) *Route {
 	if r == nil {
 		return nil

@@ -7,7 +7,6 @@ import (
 	"slices"
 )
 
-// errNull is returned for lists of predicates and filters with a null element.
 var errNull = errors.New("null in a list of predicates or filters")
 
 type jsonRoute struct {
@@ -29,7 +28,7 @@ type jsonCall struct {
 	Args []interface{} `json:"args,omitempty"`
 }
 
-// marshal is json.Marshal without escaping <, > and &, which are common in routes; the output is not for HTML.
+// marshal is json.Marshal without escaping <, > and &, which are common in routes.
 func marshal(v interface{}) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -46,8 +45,7 @@ func (p *Predicate) MarshalJSON() ([]byte, error) { return marshal(jsonCall{p.Na
 // MarshalJSON returns an object with the name and, if there are any, the args.
 func (f *Filter) MarshalJSON() ([]byte, error) { return marshal(jsonCall{f.Name, f.Args}) }
 
-// MarshalJSON returns the [Canonical] form of r as an object with id, backend, predicates and filters. It omits empty values; it
-// omits the backend if it is a network backend with an empty address. It does not escape <, > and &, but json.Marshal escapes
+// MarshalJSON returns the [Canonical] form of r without empty values. It does not escape <, > and &, but json.Marshal escapes
 // them in the result: use a json.Encoder with SetEscapeHTML(false) to keep them.
 func (r *Route) MarshalJSON() ([]byte, error) {
 	if r == nil {
@@ -64,9 +62,8 @@ func (r *Route) MarshalJSON() ([]byte, error) {
 	return marshal(out)
 }
 
-// UnmarshalJSON reads the output of MarshalJSON. It puts all predicates into Predicates, none into their own fields, and does not
-// validate endpoints. It replaces the whole of r, except on error: invalid JSON, an unknown type of backend, or a null in a list
-// of predicates or filters.
+// UnmarshalJSON reads the output of MarshalJSON. It replaces the whole of r with all predicates in Predicates, and does not
+// validate endpoints. Invalid JSON, an unknown type of backend, or a null in a list are errors.
 func (r *Route) UnmarshalJSON(b []byte) error {
 	var in jsonRoute
 	if err := json.Unmarshal(b, &in); err != nil {

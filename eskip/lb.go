@@ -14,17 +14,19 @@ type LBEndpoint struct {
 	Zone string
 }
 
-// NewLBEndpoints returns endpoints for their text forms: a query parameter "zone" with a value becomes the Zone and is removed
-// from the Address, whose other parameters are then sorted by name. A text that is not a URL, or has no zone, is the unchanged
-// Address. The result is nil for an empty list.
+// NewLBEndpoints returns endpoints for their text forms: a query parameter "zone" with a value becomes the Zone, and other
+// parameters are then sorted by name. A text that is not a URL, or has no zone, is the unchanged Address.
 func NewLBEndpoints(eps []string) []*LBEndpoint {
 	if len(eps) == 0 {
 		return nil
 	}
-	return each(eps, newLBEndpoint)
+	return each(eps, func(s string) *LBEndpoint {
+		address, zone := splitZone(s)
+		return &LBEndpoint{Address: address, Zone: zone}
+	})
 }
 
-// LBEndpointString returns the addresses of eps in order, without zones. It is nil for an empty list.
+// LBEndpointString returns the addresses of eps in order, without zones.
 func LBEndpointString(eps []*LBEndpoint) []string {
 	if len(eps) == 0 {
 		return nil
@@ -35,13 +37,11 @@ func LBEndpointString(eps []*LBEndpoint) []string {
 // String returns the address without the zone.
 func (ep LBEndpoint) String() string { return ep.Address }
 
-// StringWithZone returns the text form, from which [NewLBEndpoints] creates the same endpoint: the zone is the last query
-// parameter of the address.
+// StringWithZone returns the text form: the zone is the last query parameter of the address.
 func (ep LBEndpoint) StringWithZone() string {
 	return string(appendEndpoint(nil, &ep))
 }
 
-// appendEndpoint appends the text form of ep, unquoted.
 func appendEndpoint(dst []byte, ep *LBEndpoint) []byte {
 	if ep.Zone == "" {
 		return append(dst, ep.Address...)
@@ -61,13 +61,6 @@ func appendEndpoint(dst []byte, ep *LBEndpoint) []byte {
 	return append(dst, fragment...)
 }
 
-// newLBEndpoint returns the endpoint for a text form.
-func newLBEndpoint(s string) *LBEndpoint {
-	address, zone := splitZone(s)
-	return &LBEndpoint{Address: address, Zone: zone}
-}
-
-// splitZone separates the text form of an endpoint into address and zone.
 func splitZone(s string) (address, zone string) {
 	if _, zone, usual := usualEndpoint(s); usual {
 		address, _, _ = strings.Cut(s, "?")
@@ -90,7 +83,6 @@ func splitZone(s string) (address, zone string) {
 	return u.String(), zone
 }
 
-// endpointScheme validates the text of an endpoint, as net/url.ParseRequestURI does, and returns its scheme.
 func endpointScheme(s string) (string, error) {
 	if scheme, _, usual := usualEndpoint(s); usual {
 		return scheme, nil
@@ -102,8 +94,8 @@ func endpointScheme(s string) (string, error) {
 	return u.Scheme, nil
 }
 
-// usualEndpoint returns the parts of a text such as http://10.0.0.1:8080?zone=a, with or without port and zone. Nearly all
-// endpoints have this form, for which net/url is slow: such a text is valid, and the parsed URL prints the same.
+// usualEndpoint returns the parts of a text such as http://10.0.0.1:8080?zone=a, with or without port and zone: nearly all
+// endpoints have this form, for which net/url is slow.
 func usualEndpoint(s string) (scheme, zone string, usual bool) {
 	scheme, rest, _ := strings.Cut(s, "://")
 	authority, zone, zoned := strings.Cut(rest, "?zone=")

@@ -12,7 +12,6 @@ const (
 	escapeByte                    // must be escaped when printed in a string
 )
 
-// class has the classes of each byte. It is read-only after its initialisation.
 var class = makeClass()
 
 func makeClass() (c [256]uint8) {
@@ -34,7 +33,6 @@ func makeClass() (c [256]uint8) {
 	return c
 }
 
-// isOnly reports whether all bytes of s are of one of the classes.
 func isOnly(s string, classes uint8) bool {
 	for i := range len(s) {
 		if class[s[i]]&classes == 0 {
@@ -44,7 +42,6 @@ func isOnly(s string, classes uint8) bool {
 	return true
 }
 
-// tokenKind is the kind of a token.
 type tokenKind uint8
 
 const (
@@ -77,7 +74,7 @@ const (
 	reasonIncomplete = "incomplete token"
 )
 
-// token is a piece of the input. For string and regexp literals, start and end delimit the text without the delimiters.
+// token is a piece of the input. A literal starts and ends inside its delimiters.
 type token struct {
 	kind    tokenKind
 	escaped bool // a literal with backslashes: its value must be decoded
@@ -85,8 +82,7 @@ type token struct {
 	end     int
 }
 
-// lexer splits the input into tokens. It works on bytes: non-ASCII text is allowed only in literals and comments, and kept
-// unchanged.
+// lexer splits the input into tokens. It works on bytes, and keeps non-ASCII text in literals unchanged.
 type lexer struct {
 	src    string
 	pos    int    // start of the unread input; after an error, the position of the error
@@ -99,8 +95,7 @@ type lexer struct {
 	before     token // the last valid token before it
 }
 
-// next reads a token into l.tok. It must not be called after the end or an error. Like the reference, it passes over numbers that
-// end with a point: see [parser.next].
+// next reads a token into l.tok. Like the reference, it passes over numbers that end with a point: see [parser.next].
 func (l *lexer) next() {
 	for !l.read() {
 	}
@@ -155,21 +150,18 @@ func (l *lexer) skip() {
 	l.pos = i
 }
 
-// emit makes the text from the current position to end the current token.
 func (l *lexer) emit(k tokenKind, end int) {
 	l.tok = token{kind: k, start: l.pos, end: end}
 	l.last = l.tok
 	l.pos = end
 }
 
-// literal makes the text between the delimiters, from the current position to end, the current token.
 func (l *lexer) literal(k tokenKind, end int, escaped bool) {
 	l.tok = token{kind: k, start: l.pos + 1, end: end, escaped: escaped}
 	l.last = l.tok
 	l.pos = end + 1
 }
 
-// invalid makes a lexical error at pos the current token.
 func (l *lexer) invalid(reason string, pos int) {
 	l.tok = token{kind: tokInvalid}
 	l.reason = reason
@@ -181,8 +173,7 @@ var single = [256]tokenKind{
 	'*': tokAny, '(': tokOpen, ')': tokClose, ':': tokColon, ',': tokComma, ';': tokSemicolon, '>': tokGreater,
 }
 
-// fixed are the other tokens with a fixed text. A bracket opens a load balanced backend if no backend of one token begins with
-// it.
+// fixed are the other tokens with a fixed text. A bracket opens a load balanced backend if no other one begins with it.
 var fixed = []struct {
 	text string
 	kind tokenKind
@@ -210,8 +201,7 @@ func (l *lexer) punctuation() {
 	l.invalid(reasonUnexpected, l.pos)
 }
 
-// number reads a number: an optional sign, then digits with at most one decimal point, which must not be last. It returns false
-// if the number ends with the point; the reference then continues after the point.
+// number reads a number. It returns false if that ends with the point; the reference then continues after the point.
 func (l *lexer) number() bool {
 	src, i := l.src, l.pos
 	if src[i] == '-' {
@@ -233,7 +223,7 @@ func (l *lexer) number() bool {
 	return true
 }
 
-// quoted reads a string literal. Strings in backticks have escapes, too.
+// quoted reads a string literal, in which backticks have escapes, too.
 func (l *lexer) quoted(delimiter byte) {
 	src, escaped := l.src, false
 	for i := l.pos + 1; i < len(src); i++ {
@@ -249,8 +239,7 @@ func (l *lexer) quoted(delimiter byte) {
 	l.invalid(reasonIncomplete, len(src))
 }
 
-// regexp reads a regexp literal, which ends at the first slash that is neither escaped nor in a character class. The caller has
-// checked that it is not a comment.
+// regexp reads a regexp literal, which ends at the first slash that is neither escaped nor in a character class.
 func (l *lexer) regexp() {
 	src, escaped, inClass := l.src, false, false
 	if l.pos+1 == len(src) {
@@ -276,10 +265,8 @@ func (l *lexer) regexp() {
 	l.invalid(reasonIncomplete, len(src))
 }
 
-// raw returns the text of a token as in the input, including escapes.
 func (l *lexer) raw(t token) string { return l.src[t.start:t.end] }
 
-// unescape returns the value of a literal. raw is the text between the delimiters.
 func unescape(k tokenKind, delimiter byte, raw string) string {
 	var out strings.Builder
 	for {
@@ -303,14 +290,11 @@ func unescape(k tokenKind, delimiter byte, raw string) string {
 	}
 }
 
-// A string has an escape for each of the control characters: a backslash and the letter at the same place.
 const (
 	escapedControls = "\a\b\f\n\r\t\v"
 	escapeLetters   = "abfnrtv"
 )
 
-// escapeValue returns the control character that a backslash followed by c represents in a string, or 0 if they have no special
-// meaning.
 func escapeValue(c byte) byte {
 	if i := strings.IndexByte(escapeLetters, c); i >= 0 {
 		return escapedControls[i]
@@ -318,7 +302,6 @@ func escapeValue(c byte) byte {
 	return 0
 }
 
-// escapeLetter returns the character after the backslash for a byte of the class escapeByte.
 func escapeLetter(c byte) byte {
 	if i := strings.IndexByte(escapedControls, c); i >= 0 {
 		return escapeLetters[i]

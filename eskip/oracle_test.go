@@ -242,7 +242,7 @@ func oracle(s, start string) ([]*parsedRoute, error) {
 			case next == "endpointEnd":
 				r.lbBackend = true
 				r.endpointTexts = append(r.endpointTexts, t.text)
-				r.lbEndpoints = append(r.lbEndpoints, newLBEndpoint(t.text))
+				r.lbEndpoints = append(r.lbEndpoints, NewLBEndpoints([]string{t.text})[0])
 			default:
 				r.backend = t.text
 			}

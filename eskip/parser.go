@@ -6,32 +6,28 @@ import (
 	"strings"
 )
 
-// Parse parses a document: any number of definitions, or one expression without id. The routes are in source order, including
-// repeated ids. An empty document returns an empty slice that is not nil.
-//
-// Parse returns one error for a document, and then no routes. A grammar violation has the text
+// Parse parses a document: any number of definitions, or one expression without id. The routes are in source order. It returns
+// one error for a document, and then no routes. A grammar violation has the text
 //
 //	parse failed after token <T>, last route id: <ID>, position <N>: syntax error
 //
-// where T is the last valid token, ID the id of the current or the previous route (omitted if there is none) and N a byte offset.
-// At a position where the input may end, the error is "unexpected token", "invalid character" or "incomplete token" instead. Only
-// a document without such errors is checked for its meaning, in source order: endpoints that are not URIs or have different
-// schemes; Path, Method, or Header of one name, twice in a route; predicates that require string arguments and have others.
+// where T is the last valid token, ID the id of the current or the previous route (omitted if there is none) and N a byte
+// offset. Where the input may end, it is "unexpected token", "invalid character" or "incomplete token" instead. Only a document
+// without these is checked for its meaning: endpoints that are not URIs or have different schemes; Path, Method, or Header of
+// one name, twice in a route; predicates that require string arguments.
 func Parse(code string) ([]*Route, error) {
 	p := newParser(code)
 	return p.document([]*Route{})
 }
 
-// Reader parses many documents one after the other, and reuses its memory. The zero value is ready to use. A Reader is not safe
-// for concurrent use.
+// Reader parses many documents one after the other, and reuses its memory. It is not safe for concurrent use.
 type Reader struct {
 	memory
 	routes []*Route
 }
 
-// Parse works like the function [Parse], with the same results and errors, except that lists without elements need not be nil.
-// But the Reader owns the routes and everything that they point to, and its next call overwrites them. Their strings may be
-// substrings of code.
+// Parse works like the function [Parse], but the Reader owns the routes: its next call overwrites them. Lists without elements
+// need not be nil, and strings may be substrings of code.
 func (r *Reader) Parse(code string) (routes []*Route, err error) {
 	r.memory.routes.lent, r.calls.lent, r.endpoints.lent = 0, 0, 0
 	p := parser{lexer: lexer{src: code}, args: r.args[:0], memory: &r.memory}
@@ -42,7 +38,6 @@ func (r *Reader) Parse(code string) (routes []*Route, err error) {
 	return routes, err
 }
 
-// memory holds the values that the results of a Reader consist of.
 type memory struct {
 	routes    pool[Route]
 	calls     pool[Predicate] // and filters, which have the same fields
@@ -50,7 +45,7 @@ type memory struct {
 	args      []token
 }
 
-// pool lends values and reuses them once lent is reset to zero. Values keep their last content.
+// pool lends values, which keep their last content, and reuses them once lent is reset to zero.
 type pool[T any] struct {
 	all  []*T
 	lent int
@@ -64,9 +59,8 @@ func (p *pool[T]) next() *T {
 	return p.all[p.lent-1]
 }
 
-// ParsePredicates parses predicates joined by &&, such as `Path("/x") && Method("GET")`. It drops "*", keeps Any(), and does not
-// check the arguments of predicates. The result is nil if there are none, or on error; the offset in the error is relative to the
-// text without surrounding white space.
+// ParsePredicates parses predicates joined by &&, such as `Path("/x") && Method("GET")`. It drops "*", keeps Any(), and does
+// not check arguments. The result is nil if there are none, or on error.
 func ParsePredicates(p string) ([]*Predicate, error) {
 	in := newParser(strings.TrimSpace(p))
 	var found []*Predicate
@@ -76,8 +70,7 @@ func ParsePredicates(p string) ([]*Predicate, error) {
 	return found, nil
 }
 
-// ParseFilters parses filters joined by ->, such as `setPath("/x") -> status(201)`. The result is nil if there are none, or on
-// error; the offset in the error is relative to the text without surrounding white space.
+// ParseFilters parses filters joined by ->. The result is nil if there are none, or on error.
 func ParseFilters(f string) ([]*Filter, error) {
 	in := newParser(strings.TrimSpace(f))
 	var found []*Filter
@@ -103,10 +96,8 @@ func must[T any](parsed T, err error) T {
 	return parsed
 }
 
-// parser parses one text. The grammar has no nesting, so no method is recursive.
-//
-// Methods that parse return false after setting err. They begin at the current token and end with the token after the parsed part
-// as the current one: one token of look-ahead, on which the offsets in errors depend.
+// parser parses one text. Methods that parse return false after setting err. They begin at the current token and end with the
+// token after the parsed part as the current one, on which the offsets in errors depend.
 type parser struct {
 	lexer
 	copies bool // strings are copies, and not parts of the input
@@ -124,13 +115,11 @@ type parser struct {
 // largeInput is the size in bytes from which strings are copied, so that a route does not keep its whole document in memory.
 const largeInput = 8 << 10
 
-// newParser returns a parser at the beginning of src. It has not read a token yet.
 func newParser(src string) *parser {
 	return &parser{lexer: lexer{src: src}, copies: len(src) >= largeInput, args: make([]token, 0, 4)}
 }
 
-// fail sets the error for the current token, which is not allowed here. If the input may end here, it reports an invalid token as
-// such.
+// fail sets the error for the current token. Where the input may end, it reports an invalid token as such.
 func (p *parser) fail(mayEnd bool) bool {
 	reason := "syntax error"
 	if mayEnd && p.tok.kind == tokInvalid {
@@ -140,7 +129,6 @@ func (p *parser) fail(mayEnd bool) bool {
 	return false
 }
 
-// failure returns the error for a position behind a token.
 func (p *parser) failure(t token, pos int, reason string) error {
 	last := p.raw(t) // empty if no token was read
 	if t.kind == tokString || t.kind == tokRegexp {
@@ -162,13 +150,11 @@ func (p *parser) next() {
 	}
 }
 
-// complete returns false if an incomplete number was passed over in a text that is otherwise correct.
 func (p *parser) complete() bool {
 	p.err = p.passedOver
 	return p.err == nil
 }
 
-// accept consumes the current token if it is of the kind k, and fails otherwise.
 func (p *parser) accept(k tokenKind) bool {
 	if p.tok.kind != k {
 		return p.fail(false)
@@ -190,7 +176,6 @@ func (p *parser) newRoute() *Route {
 	return r
 }
 
-// call returns the predicate with the arguments p.args.
 func (p *parser) call(name token) *Predicate {
 	c := &Predicate{}
 	if p.memory != nil {
@@ -200,7 +185,6 @@ func (p *parser) call(name token) *Predicate {
 	return c
 }
 
-// document parses the whole input, and appends its routes to a list.
 func (p *parser) document(routes []*Route) ([]*Route, error) {
 	p.next()
 	for first := true; p.tok.kind != tokEnd; first = false {
@@ -226,7 +210,6 @@ func (p *parser) document(routes []*Route) ([]*Route, error) {
 	return routes, nil
 }
 
-// definition parses a route and its id. The id may be missing if bare is true.
 func (p *parser) definition(r *Route, bare bool) bool {
 	name := p.tok
 	switch {
@@ -249,7 +232,7 @@ func (p *parser) definition(r *Route, bare bool) bool {
 	}
 }
 
-// route parses an expression into r. If name is not the zero token, it is the already consumed name of the first predicate.
+// route parses an expression into r. name, if set, is the already consumed name of the first predicate.
 func (p *parser) route(r *Route, name token) bool {
 	m := meaning{}
 	for {
@@ -283,7 +266,6 @@ func (p *parser) route(r *Route, name token) bool {
 	return true
 }
 
-// list parses a text that consists only of predicates or filters. It calls item for each one.
 func (p *parser) list(separator tokenKind, item func() bool) bool {
 	p.next()
 	if p.tok.kind == tokInvalid {
@@ -305,7 +287,6 @@ func (p *parser) list(separator tokenKind, item func() bool) bool {
 	return false
 }
 
-// predicate parses one predicate and adds it to a list, unless it is "*".
 func (p *parser) predicate(to *[]*Predicate) bool {
 	var name token
 	if !p.predicateCall(&name) {
@@ -317,8 +298,7 @@ func (p *parser) predicate(to *[]*Predicate) bool {
 	return true
 }
 
-// predicateCall parses one predicate: the name into name, unless it is already set, and the arguments into p.args. It does not
-// set name for "*".
+// predicateCall parses one predicate: the name, unless it is set, and the arguments into p.args. "*" has no name.
 func (p *parser) predicateCall(name *token) bool {
 	if name.kind == tokEnd {
 		if p.tok.kind == tokAny {
@@ -343,7 +323,6 @@ func (p *parser) filter(to *[]*Filter) bool {
 	return true
 }
 
-// argumentList parses a list of arguments with its parentheses into p.args.
 func (p *parser) argumentList() bool {
 	p.args = p.args[:0]
 	if !p.accept(tokOpen) {
@@ -369,7 +348,6 @@ func (p *parser) argumentList() bool {
 	}
 }
 
-// backend parses the end of an expression into r.
 func (p *parser) backend(r *Route, m *meaning) bool {
 	switch p.tok.kind {
 	case tokString:
@@ -394,7 +372,6 @@ func (p *parser) backend(r *Route, m *meaning) bool {
 	return true
 }
 
-// balanced parses a load balanced backend, after its opening bracket, into r.
 func (p *parser) balanced(r *Route, m *meaning) bool {
 	r.BackendType = LBBackend
 	if p.tok.kind == tokSymbol {

@@ -12,7 +12,7 @@ type DefaultFilters struct {
 	Prepend, Append []*Filter
 }
 
-// Do returns new routes, which share everything except their filter slice with routes. Without filters to add it returns routes.
+// Do returns new routes, which share everything except their filter slice with routes.
 func (df *DefaultFilters) Do(routes []*Route) []*Route {
 	if len(df.Prepend) == 0 && len(df.Append) == 0 {
 		return routes
@@ -37,14 +37,12 @@ type Clone Editor
 
 const clonePrefix = "clone_"
 
-// NewEditor returns an Editor that replaces matches of reg with repl, in which $1 and so on stand for submatches. An Editor with
-// a nil reg does nothing.
+// NewEditor returns an Editor that replaces matches of reg with repl, which may have $1 and so on. A nil reg does nothing.
 func NewEditor(reg *regexp.Regexp, repl string) *Editor {
 	return &Editor{reg, repl}
 }
 
-// NewClone returns a Clone that replaces matches of reg with repl, in which $1 and so on stand for submatches. A Clone with a nil
-// reg does nothing.
+// NewClone returns a Clone that replaces matches of reg with repl, which may have $1 and so on. A nil reg does nothing.
 func NewClone(reg *regexp.Regexp, repl string) *Clone {
 	return &Clone{reg, repl}
 }
@@ -55,13 +53,12 @@ func (e *Editor) Do(routes []*Route) []*Route {
 	return out
 }
 
-// DoWithErrors edits each route whose predicates or filters match. The regular expression is applied to each predicate and filter
-// of the [Canonical] route separately, as its String method prints it, so a host is the string Host("^a[.]b$"). If the
-// replacement changes the text, the result is parsed: its first predicate or filter replaces the old one, and if there is none,
-// the old one is dropped. If it does not parse, an error is returned, and the old one stays.
+// DoWithErrors applies the expression to each predicate and filter of each [Canonical] route, as its String method prints it,
+// so a host is Host("^a[.]b$"). If that changes the text, it is parsed: its first predicate or filter replaces the old one,
+// which is dropped if there is none. If it does not parse, an error is returned, and the old one stays.
 //
-// Edited routes replace the originals in routes, which is also returned; they are canonical, and the original structs are not
-// changed. Routes without a match keep their form.
+// Edited routes, which are canonical, replace the originals in routes, which is also returned. The original structs, and routes
+// without a match, do not change.
 func (e *Editor) DoWithErrors(routes []*Route) ([]*Route, []error) {
 	if e.reg == nil {
 		return routes, nil
@@ -90,7 +87,6 @@ func (c *Clone) DoWithErrors(routes []*Route) ([]*Route, []error) {
 	return out, errs
 }
 
-// apply calls use with the edited canonical form of each route that differs from the route. It shares no slice with the route.
 func (e *Editor) apply(routes []*Route, use func(i int, edited *Route)) (errs []error) {
 	for i, r := range routes {
 		if r == nil {
@@ -107,7 +103,6 @@ func (e *Editor) apply(routes []*Route, use func(i int, edited *Route)) (errs []
 	return errs
 }
 
-// editAll edits the predicates or the filters of the route id.
 func editAll[T any](e *Editor, errs *[]error, id, what string, in []*T, format func(*T) string, parse func(string) ([]*T, error)) (
 	out []*T, changed bool) {
 	for _, item := range in {
@@ -133,8 +128,8 @@ func editAll[T any](e *Editor, errs *[]error, id, what string, in []*T, format f
 
 type fwdBackend struct{ url string }
 
-// ForwardPreProcessor returns a pre-processor whose method Do changes each route with a ForwardBackend, in place, to a route with
-// the network address s and without filters: the receiver of the request applies its own filters.
+// ForwardPreProcessor returns a pre-processor whose method Do changes each route with a ForwardBackend, in place, to a route
+// with the address s and without filters: the receiver of the request applies its own.
 func ForwardPreProcessor(s string) *fwdBackend { return &fwdBackend{url: s} }
 
 // Do changes the routes in place and returns them.

@@ -13,10 +13,10 @@ import (
 
 // PrettyPrintInfo chooses the layout of [Print] and [Fprint]. The zero value is one line per route.
 type PrettyPrintInfo struct {
-	// Pretty puts each filter and the backend on a separate line, and an empty line between routes.
+	// Pretty puts each filter and the backend on a line, and an empty line between routes.
 	Pretty bool
 
-	// IndentStr begins the lines of filters and backends. It is not used unless Pretty is set.
+	// IndentStr begins these lines.
 	IndentStr string
 }
 
@@ -30,8 +30,7 @@ func (info PrettyPrintInfo) arrow() string {
 }
 
 // String prints routes as a document, one definition per line without a line feed at the end. A single route without id is
-// printed as an expression. [Parse] can parse the result if each id and name is a [ValidID] and each endpoint of a load balanced
-// backend is a URI.
+// printed as an expression.
 func String(routes ...*Route) string { return Print(PrettyPrintInfo{}, routes...) }
 
 // Print is [String] with a layout.
@@ -41,11 +40,9 @@ func Print(pretty PrettyPrintInfo, routes ...*Route) string {
 	return b.String()
 }
 
-// fprintBlock is the size of the buffer at which Fprint writes, in bytes.
 const fprintBlock = 16 << 10
 
-// Fprint writes the output of [Print] in blocks of about 16 kB. It stops at the first error of w, which it does not report:
-// callers that need it must use a writer that remembers errors.
+// Fprint writes the output of [Print] in blocks. It stops at the first error of w, which it does not report.
 func Fprint(w io.Writer, prettyPrintInfo PrettyPrintInfo, routes ...*Route) {
 	if len(routes) == 0 {
 		return
@@ -96,13 +93,11 @@ func AppendRoute(dst []byte, r *Route) []byte {
 	return dst
 }
 
-// AppendExpr is [AppendRoute] that also returns where the text of the backend begins: out[backend:] is that text. Before it, from
-// len(dst) on, come the predicates and filters, each with the arrow that follows it.
+// AppendExpr is [AppendRoute] that also returns where the text of the backend begins, behind the last arrow.
 func AppendExpr(dst []byte, r *Route) (out []byte, backend int) {
 	return appendExpr(dst, r, plainArrow)
 }
 
-// appendExpr appends an expression whose parts are separated by arrow, and returns the offset of the backend.
 func appendExpr(dst []byte, r *Route, arrow string) ([]byte, int) {
 	dst = appendPredicates(dst, r)
 	dst = append(dst, arrow...)
@@ -116,7 +111,6 @@ func appendExpr(dst []byte, r *Route, arrow string) ([]byte, int) {
 
 const plainAnd = " && "
 
-// appendPredicates appends all predicates of r in the order that the language defines for the legacy ones.
 func appendPredicates(dst []byte, r *Route) []byte {
 	start := len(dst)
 	field := func(name, value string, literal func([]byte, string) []byte) {
@@ -168,8 +162,7 @@ func appendHeaders(dst []byte, r *Route) []byte {
 	return dst
 }
 
-// appendBackend appends the backend of r. The order of the cases matters for routes built by programs: Shunt takes precedence
-// over all types except LBBackend.
+// appendBackend appends the backend of r. In routes built by programs, Shunt takes precedence over all types except LBBackend.
 func appendBackend(dst []byte, r *Route) []byte {
 	switch {
 	case r.BackendType == LBBackend:
@@ -281,7 +274,7 @@ func appendString(dst []byte, s string) []byte {
 }
 
 // closeAddress ends a string literal whose text is the last n bytes of dst. An address is printed unchanged if it parses as
-// itself and has no control characters with an escape, and otherwise escaped: a table is one route per line.
+// itself and stays on one line, and otherwise escaped.
 func closeAddress(dst []byte, n int) []byte {
 	text := dst[len(dst)-n:]
 	if readsAsItself(text) {
@@ -291,7 +284,6 @@ func closeAddress(dst []byte, n int) []byte {
 	return appendString(dst[:len(dst)-n-1], s)
 }
 
-// readsAsItself reports whether text, printed between quotes, is parsed as itself and stays on one line.
 func readsAsItself(text []byte) bool {
 	for i := 0; i < len(text); i++ {
 		if class[text[i]]&escapeByte == 0 {
@@ -308,9 +300,8 @@ func readsAsItself(text []byte) bool {
 	return true
 }
 
-// appendRegexp appends s as a regexp literal, or, if a regexp literal cannot represent it, as a string, which means the same to
-// every predicate that accepts one. Control characters are written as escapes, as in the reference: the parser returns the
-// escapes, see [spelledRegexp].
+// appendRegexp appends s as a regexp literal, or, if that cannot represent it, as a string, which means the same to predicates.
+// Control characters are written as escapes, as in the reference: the parser returns these, see [spelledRegexp].
 func appendRegexp(dst []byte, s string) []byte {
 	if !literalRegexp(s) {
 		return appendString(dst, s)
@@ -318,7 +309,7 @@ func appendRegexp(dst []byte, s string) []byte {
 	dst = append(dst, '/')
 	start := 0
 	for i := range len(s) {
-		if c := s[i]; c == '/' || c == '\\' || isControl(c) {
+		if c := s[i]; c == '/' || c == '\\' || c >= '\a' && c <= '\r' {
 			dst = append(dst, s[start:i]...)
 			dst = append(dst, '\\', escapeLetter(c))
 			start = i + 1
@@ -329,22 +320,16 @@ func appendRegexp(dst []byte, s string) []byte {
 }
 
 // literalRegexp reports whether a regexp literal can represent s. An empty one would be a comment, and one that ends inside an
-// apparent character class would not end: for the lexer, an escaped bracket also opens a class, because its backslash is printed
-// twice. Control characters are possible if their escapes mean the same.
+// apparent character class would not end: its backslashes are printed twice, so an escaped bracket also opens a class.
 func literalRegexp(s string) bool {
 	inClass := strings.LastIndexByte(s, '[') > strings.LastIndexByte(s, ']')
 	return s != "" && !inClass && (!strings.ContainsAny(s, escapedControls) || sameRegexp(s, withEscapes(s)))
 }
 
-// isControl reports whether c is one of the characters that the printer escapes with a letter.
-func isControl(c byte) bool { return c >= '\a' && c <= '\r' }
-
-// withEscapes returns the parsed value of the regexp literal for a text: the lexer does not decode these escapes.
 var withEscapes = strings.NewReplacer("\a", `\a`, "\b", `\b`, "\f", `\f`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`).Replace
 
-// sameRegexp reports whether two expressions match the same texts, as far as their syntax shows. Two expressions that no proxy
-// can compile also count as the same. It detects the rare cases in which an escape has another meaning: \b is a word boundary,
-// and inside \Q...\E or after a backslash there are no escapes.
+// sameRegexp reports whether two expressions match the same texts, as far as their syntax shows. It detects escapes with
+// another meaning: \b is a word boundary, and inside \Q...\E there are none.
 func sameRegexp(x, y string) bool {
 	a, errA := syntax.Parse(x, syntax.Perl)
 	b, errB := syntax.Parse(y, syntax.Perl)
@@ -354,7 +339,6 @@ func sameRegexp(x, y string) bool {
 	return a.Equal(b)
 }
 
-// spelledRegexp returns the parsed value of the printed expression s: s itself, except for control characters.
 func spelledRegexp(s string) string {
 	if strings.ContainsAny(s, escapedControls) && literalRegexp(s) {
 		return withEscapes(s)

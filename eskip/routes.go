@@ -14,7 +14,6 @@ var (
 	errDuplicateMethod = errors.New("duplicate method predicate")
 )
 
-// meaning collects what is needed to check the meaning of a route after parsing it.
 type meaning struct {
 	path, method bool   // the predicate is present, possibly with an empty argument
 	scheme       string // of the previous endpoint
@@ -22,7 +21,6 @@ type meaning struct {
 	predicateErr error  // the first one
 }
 
-// addRoutePredicate stores the predicate with the arguments p.args in r. The error is of one that has a field.
 func (p *parser) addRoutePredicate(r *Route, called token, m *meaning) error {
 	name, args := p.raw(called), 1
 	switch name {
@@ -64,7 +62,6 @@ func (p *parser) addRoutePredicate(r *Route, called token, m *meaning) error {
 	return nil
 }
 
-// wantStrings returns an error unless p.args are n string or regexp literals.
 func (p *parser) wantStrings(r *Route, name string, n int) error {
 	ok := len(p.args) == n
 	for _, a := range p.args {
@@ -91,7 +88,6 @@ func addHeader(r *Route, key, value string) error {
 	return nil
 }
 
-// addEndpoint validates an endpoint and adds it to r.
 func (p *parser) addEndpoint(r *Route, t token, m *meaning) {
 	text := p.text(t)
 	scheme, err := endpointScheme(text)
@@ -110,7 +106,6 @@ func (p *parser) addEndpoint(r *Route, t token, m *meaning) {
 	r.LBEndpoints = append(r.LBEndpoints, ep)
 }
 
-// arguments appends the values of p.args.
 func (p *parser) arguments(to []interface{}) []interface{} {
 	to = slices.Grow(to, len(p.args))
 	for _, t := range p.args {
@@ -124,7 +119,6 @@ func (p *parser) arguments(to []interface{}) []interface{} {
 	return to
 }
 
-// text returns the text of a symbol, or the value of a string or regexp literal.
 func (p *parser) text(t token) string {
 	switch raw := p.raw(t); {
 	case t.escaped:

@@ -9,10 +9,9 @@ import (
 	"strings"
 )
 
-// TemplateContext provides the values for [Template.ApplyContext]: a request passing through a route, and its response once there
-// is one.
+// TemplateContext provides the values for [Template.ApplyContext].
 type TemplateContext interface {
-	// PathParam returns the part of the path matched by the wildcard of that name, or "".
+	// PathParam returns what the path wildcard of that name matched, or "".
 	PathParam(string) string
 
 	// Request returns the request.
@@ -25,15 +24,13 @@ type TemplateContext interface {
 // TemplateGetter returns the value of a placeholder, or "" if it has none.
 type TemplateGetter func(string) string
 
-// Template is a text with placeholders, such as "/${lang}/${request.header.X-Page}". It is immutable and safe for
-// concurrent use.
+// Template is an immutable text with placeholders, such as "/${lang}/${request.header.X-Page}".
 type Template struct {
 	text string
 	keys []string // of the placeholders, in order of appearance, without repetitions
 }
 
-// NewTemplate finds the placeholders in template. A placeholder is ${key}, where key has at least one character and no braces;
-// spaces are part of it. Other text is literal.
+// NewTemplate finds the placeholders ${key} in template, whose keys have at least one character and no braces.
 func NewTemplate(template string) *Template {
 	t := &Template{text: template}
 	rest := template
@@ -53,10 +50,8 @@ func NewTemplate(template string) *Template {
 	}
 }
 
-// Apply returns the text with the placeholders replaced by the values of get. If get is nil, it returns the text unchanged.
-//
-// The placeholders are replaced one after another in order of appearance, all occurrences at once; a later placeholder inside a
-// value is replaced, too.
+// Apply returns the text with the placeholders replaced by the values of get, one after another in order of appearance; a later
+// placeholder inside a value is replaced, too. A nil get changes nothing.
 func (t *Template) Apply(get TemplateGetter) string {
 	if get == nil {
 		return t.text
@@ -80,7 +75,6 @@ func (t *Template) ApplyContext(ctx TemplateContext) (string, bool) {
 	return t.apply(func(key string) string { return contextValue(ctx, key) })
 }
 
-// apply returns the text with its values, and whether all of them were non-empty.
 func (t *Template) apply(get TemplateGetter) (string, bool) {
 	text, all := t.text, true
 	for _, key := range t.keys {
@@ -93,7 +87,6 @@ func (t *Template) apply(get TemplateGetter) (string, bool) {
 	return text, all
 }
 
-// contextValue returns the value of a placeholder.
 func contextValue(ctx TemplateContext, key string) string {
 	if rest, ok := strings.CutPrefix(key, "request."); ok {
 		if req := ctx.Request(); req != nil {
@@ -110,7 +103,6 @@ func contextValue(ctx TemplateContext, key string) string {
 	return ctx.PathParam(key)
 }
 
-// requestValue returns the value of a placeholder that begins with "request.", and whether the key is known.
 func requestValue(req *http.Request, key string) (string, bool) {
 	if name, ok := strings.CutPrefix(key, "header."); ok {
 		return req.Header.Get(name), true
@@ -148,8 +140,7 @@ func requestValue(req *http.Request, key string) (string, bool) {
 	return "", false
 }
 
-// source returns the address that a proxy before this one forwarded, or the address of the connection if the forwarded text is
-// not an address.
+// source returns the forwarded address, or the one of the connection if the text is no address.
 func source(req *http.Request, forwarded string) string {
 	if ip := net.ParseIP(hostOnly(strings.TrimSpace(forwarded))); ip != nil {
 		return ip.String()

@@ -135,11 +135,6 @@ func (x *exchange) keep(t api.Tag) bool {
 	return true
 }
 
-// takesDeltas reports whether the client has the text of the tables it names, and accepts deltas.
-func takesDeltas(h http.Header) bool {
-	return strings.Contains(strings.ToLower(strings.Join(h[api.HeaderAcceptIM], ",")), api.DeltaForm)
-}
-
 // encoding is a content coding of bodies.
 type encoding = api.Encoding
 

@@ -76,12 +76,6 @@ func (m *Metrics) observeResponse(status int, e encoding, bytes int) {
 	m.SentBytes.WithLabelValues(e.String()).Add(float64(bytes))
 }
 
-func (m *Metrics) observeState(st *serving) {
-	m.ReadRevision.Set(float64(st.newest))
-	m.Complete.Set(float64(st.oldest))
-	m.TableStale.Set(series.Bool(st.read.Stale))
-}
-
 // Seen is what one request, or one event of a stream, shows about its client.
 type Seen struct {
 	Request *http.Request // for a stream, its first request; read only

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,7 +37,8 @@ type exchange struct {
 }
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
-	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load(), deltas: takesDeltas(r.Header)}
+	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load()}
+	x.deltas = strings.Contains(strings.ToLower(strings.Join(r.Header[api.HeaderAcceptIM], ",")), api.DeltaForm)
 	h := w.Header()
 	h.Set("Vary", "Accept-Encoding")
 	if x.deltas {
@@ -245,11 +247,8 @@ const maxBroken = 4096
 // brokenBodies remembers the bodies whose writing failed: the peer cannot have all of them. It identifies clients by address,
 // because a Skipper opens a new connection for most requests and sends nothing else that distinguishes it.
 //
-// A rotation is part of the ETag of a body. It is higher than those under which the body broke off, so a client with half a body
-// cannot name the whole one.
-//
-// It does not notice a body that breaks off after its last byte was passed to the kernel: every write succeeded. It is in memory,
-// so a restart empties it. The zero value is empty.
+// The rotation in the ETag of a body is higher than those under which it broke off, so a client with half a body cannot name the
+// whole one. A body that breaks off after the kernel took its last byte is not noticed. A restart empties it.
 type brokenBodies struct {
 	mu    sync.Mutex
 	known recent[bodyKey, uint32] // rotations

@@ -150,18 +150,13 @@ func (s *stream) update(x *exchange, has *api.Tag) error {
 	if has != nil {
 		d = x.deltaFrom(has.Digest)
 	}
-	s.note(x)
+	s.has = &api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision}
 	if d == nil {
 		s.out.event(api.EventFetch, s.has, "")
 		return s.out.flush()
 	}
 	s.out.delta(d, s.has)
 	return s.out.flush()
-}
-
-// note records that the client was brought to the table of x.
-func (s *stream) note(x *exchange) {
-	s.has = &api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision}
 }
 
 // current sends an event with the table that the client now has and how fresh it is, unless only the time of the read has changed

@@ -27,7 +27,6 @@ const (
 	rankInfo
 )
 
-// finding is a fault or a fact worth knowing.
 type finding struct {
 	owner    kube.Ref
 	rank     rank
@@ -61,7 +60,6 @@ func ofProblem(owner kube.Ref, p rules.Problem) finding {
 	return f
 }
 
-// worst returns the finding to report first, or nil if there is nothing worth reporting.
 func (x *explainer) worst() *finding {
 	found := slices.DeleteFunc(slices.Clone(x.findings), func(f finding) bool { return f.rank == rankInfo && f.do == "" })
 	if len(found) == 0 {
@@ -77,7 +75,6 @@ func (x *explainer) worst() *finding {
 	return &found[0]
 }
 
-// report makes a finding the cause.
 func (x *explainer) report(f *finding) {
 	x.out.Cause = fmt.Sprintf("%s: %s.", f.owner, f.what)
 	x.out.Advice = f.do
@@ -89,7 +86,6 @@ func (x *explainer) report(f *finding) {
 	}
 }
 
-// conclude reports the worst finding about an object, or that it is served.
 func (x *explainer) conclude(ref kube.Ref) {
 	if f := x.worst(); f != nil {
 		x.report(f)

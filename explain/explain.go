@@ -1,12 +1,11 @@
 // Package explain explains what happened to an object, a route or a host, in the terms of the object's author, the fault first.
 //
-// [Explain] collects what the compiler knows about an object: whether it was selected, its problems, its routes, their services,
-// and other objects with the same hosts. Then it generates a request for each route and uses package match to find the route that
-// gets it. This detects objects that take each other's traffic, and circular redirects, whatever their cause.
+// [Explain] collects what the compiler knows about an object: whether it was selected, its problems, its routes, their
+// services, and other objects with the same hosts. Then it generates a request for each route and lets package match find the
+// route that gets it, which detects objects that take each other's traffic, and circular redirects, whatever their cause.
 //
-// The package does no I/O, reads no clock and does not log.
-//
-// Other modules should not import it: it may change with every release.
+// The package does no I/O, reads no clock and does not log. Other modules should not import it: it may change with every
+// release.
 package explain
 
 import (
@@ -34,8 +33,8 @@ type Query struct {
 	Host      string    `json:"host,omitempty"`
 }
 
-// ParseQuery parses user input: a kind and NAMESPACE/NAME, or one word: a host if it contains a dot or dash, otherwise the id of
-// a route. The default namespace is "default".
+// ParseQuery parses user input: a kind and NAMESPACE/NAME, or one word: a host if it contains a dot or dash, otherwise the id
+// of a route.
 func ParseQuery(words ...string) (Query, error) {
 	switch len(words) {
 	case 1:
@@ -95,7 +94,7 @@ type Input struct {
 	// Served is the table that proxies get, which may be older than that result. Ignored unless HasServed.
 	Served    table.List
 	HasServed bool
-	// Hold is the current hold, nil if there is none. With a hold, objects are explained as they are served, and compared with the
+	// Hold is the current hold; nil if there is none. Then objects are explained as they are served, and compared with the
 	// newest read.
 	Hold *Hold
 	// Namespace and Selectors restrict what is read, as in the source.
@@ -105,7 +104,7 @@ type Input struct {
 	Classes map[kube.Kind]string
 	// Proxy holds the settings of the proxies, for the generated requests.
 	Proxy match.Options
-	// WithoutPods means that no data about pods was read, as from most manifests: then problems with pods are not reported.
+	// WithoutPods means that no data about pods was read, as from most manifests: problems with pods are not reported.
 	WithoutPods bool
 	// Since returns when a problem began, by its id. It may be nil.
 	Since func(id string) (time.Time, bool)
@@ -131,8 +130,8 @@ type Explanation struct {
 // Object explains one object.
 type Object struct {
 	Owner kube.Ref `json:"owner"`
-	// Newest is the state of the object in the newest read, if it is served in an earlier state: "deleted", "changed" or
-	// "without_endpoints". All other fields describe the served state.
+	// Newest is the state of the object in the newest read if it is served in an earlier one: "deleted", "changed" or
+	// "without_endpoints".
 	Newest string `json:"newest,omitempty"`
 	// Selected reports whether this route server serves the object; Selection is the reason.
 	Selected  bool       `json:"selected"`
@@ -188,8 +187,7 @@ type Route struct {
 	Backend    string `json:"backend,omitempty"`
 	// Main is false for a companion of another route, such as a redirect.
 	Main bool `json:"main"`
-	// State is "served", "waiting" (compiled, but not in the table that proxies get), "left_out", or "refused" (served, but
-	// proxies do not use it).
+	// State is "served", "waiting" (not in the table that proxies get), "left_out", or "refused" (proxies do not use it).
 	State string `json:"state"`
 	// Why is why the route is not used.
 	Why string `json:"why,omitempty"`
@@ -301,7 +299,6 @@ func newExplainer(in Input, q Query, result *compile.Result) *explainer {
 	}
 }
 
-// claimsOf returns the objects that have a host, or none after enough hosts were looked up.
 func (x *explainer) claimsOf(host string) []kube.Ref {
 	owners, known := x.claims[host]
 	if !known && len(x.claims) < maxHosts {

@@ -11,7 +11,6 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// missing reports that an object does not exist, and suggests similar names.
 func (x *explainer) missing(ref kube.Ref) {
 	if problems := x.result.ProblemsOf(ref); len(problems) > 0 { // the object could not be decoded
 		x.out.Objects, x.out.Total = append(x.out.Objects, x.newObject(ref, problems[0].What(), problems)), 1
@@ -109,7 +108,6 @@ func (x *explainer) route(id string) {
 	}
 }
 
-// prefixOf returns the prefix of the ids of an object's routes.
 func prefixOf(ref kube.Ref) string {
 	namespace := kube.NamespaceOrDefault(ref.Namespace)
 	if ref.Kind == kube.KindRouteGroup {

@@ -31,7 +31,6 @@ const (
 	NewestEndpoints = "without_endpoints"
 )
 
-// newest compares a served object with the newest read.
 func (x *explainer) newest(o *Object) string {
 	now, ok := x.Result.Inspect(o.Owner)
 	was, _ := x.result.Inspect(o.Owner)
@@ -52,8 +51,7 @@ func (x *explainer) newest(o *Object) string {
 	return ""
 }
 
-// reportHold marks the objects that are served in an earlier state, and adds the reason to the cause and the way out to the
-// advice.
+// reportHold marks the objects that are served in an earlier state, and adds the reason and the way out.
 func (x *explainer) reportHold() {
 	x.out.Hold = x.Hold
 	var kept []string
@@ -84,7 +82,6 @@ func (x *explainer) reportHold() {
 	}
 }
 
-// text describes the reason and the times of a hold.
 func (h *Hold) text() string {
 	text := fmt.Sprintf("%s holds it back since %s (%s: %s)", cmp.Or(h.By, "the guard"), h.Since.UTC().Format(time.RFC3339), h.Reason, h.Detail)
 	if h.Until != nil {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,8 +16,7 @@ import (
 
 const maxNotes = 8
 
-// notes explains why an object that is served as written may still not do what its team expects: requests that its routes leave
-// out, and texts without effect. Probable mistakes become findings.
+// notes explains why an object that is served as written may still not do what its team expects.
 func (x *explainer) notes(o *Object, in compile.Inspection, own map[string]bool, main []*eskip.Route) {
 	x.checkAnnotations(o.Owner, in.Object.Metadata().Annotations)
 	for _, route := range main {
@@ -41,15 +41,15 @@ func (o *Object) note(format string, args ...any) {
 	}
 }
 
-// leftOut notes requests that nearly match a route and get none: with another method, from another address, or without the
-// trailing slash.
-func (x *explainer) leftOut(o *Object, r *eskip.Route, s sample) {
-	if x.beyond(s.host) {
+// leftOut notes requests that nearly match a route and get none: with another method, from another address, or without a slash.
+func (x *explainer) leftOut(o *Object, r *eskip.Route, s match.Request) {
+	if x.beyond(s.Host) {
 		return
 	}
-	table := x.routesFor(s.host).table
+	table := x.routesFor(s.Host).table
 	unanswered := func(change func(*match.Request)) bool {
-		request := s.request()
+		request := s
+		request.Header = maps.Clone(s.Header)
 		change(&request)
 		res := table.Find(request)
 		return res.Answer == nil && res.Decided() && res.Winner() == nil
@@ -60,7 +60,7 @@ func (x *explainer) leftOut(o *Object, r *eskip.Route, s sample) {
 			other = "POST"
 		}
 		if unanswered(func(q *match.Request) { q.Method = other }) {
-			o.note("%s is for %s only: %s gets 404, because the predicates of the route name the method.", s.url(), strings.Join(methods, " and "), other)
+			o.note("%s is for %s only: %s gets 404, because the predicates of the route name the method.", s.URL(), strings.Join(methods, " and "), other)
 		}
 	}
 	for _, p := range r.Predicates {
@@ -71,31 +71,29 @@ func (x *explainer) leftOut(o *Object, r *eskip.Route, s sample) {
 			q.RemoteAddr = outside
 			q.Header["X-Forwarded-For"] = []string{outside}
 		}) {
-			o.note("%s is for clients within %s only: all others get 404. A host for traffic inside the cluster is not reachable from outside.", s.url(), p)
+			o.note("%s is for clients within %s only: all others get 404. A host for traffic inside the cluster is not reachable from outside.", s.URL(), p)
 		}
 	}
 	if path := r.Path; len(path) > 1 && strings.HasSuffix(path, "/") && !strings.ContainsAny(path, ":*") &&
-		unanswered(func(q *match.Request) { q.Target = strings.TrimSuffix(s.path, "/") }) {
+		unanswered(func(q *match.Request) { q.Target = strings.TrimSuffix(s.Target, "/") }) {
 		o.note("%s ends with a slash and its path is exact: %s gets 404. Use the type Prefix, or a second path without the slash.",
-			s.url(), strings.TrimSuffix(s.url(), "/"))
+			s.URL(), strings.TrimSuffix(s.URL(), "/"))
 	}
 }
 
-// checkLost reports a route that gets no requests, because other routes of its object take them. [explainer.ask] reports requests
-// that other objects take.
-func (x *explainer) checkLost(owner kube.Ref, id string, meant []sample, own map[string]bool) {
+func (x *explainer) checkLost(owner kube.Ref, id string, meant []match.Request, own map[string]bool) {
 	var first *eskip.Route
 	var why, url string
 	for _, s := range meant {
-		if x.beyond(s.host) {
+		if x.beyond(s.Host) {
 			return
 		}
-		res := x.routesFor(s.host).table.Find(s.request())
+		res := x.routesFor(s.Host).table.Find(s)
 		if res.Answer != nil || !res.Decided() || res.Winner() == nil || res.Winner().Id == id || !own[res.Winner().Id] {
 			return
 		}
 		if first == nil {
-			first, why, url = res.Winner(), whyBehind(res, id), s.url()
+			first, why, url = res.Winner(), whyBehind(res, id), s.URL()
 		}
 	}
 	x.warn(owner, rankOther, id,
@@ -106,7 +104,6 @@ func (x *explainer) checkLost(owner kube.Ref, id string, meant []sample, own map
 // outside is an address of the range for documentation (RFC 5737), which no cluster has.
 const outside = "192.0.2.1"
 
-// methodsOf returns the methods that a route is for; none if it is for all.
 func methodsOf(r *eskip.Route) (methods []string) {
 	if r.Method != "" {
 		return []string{r.Method}
@@ -123,7 +120,6 @@ func methodsOf(r *eskip.Route) (methods []string) {
 	return methods
 }
 
-// checkLiteral reports a path that looks like a regular expression but is matched literally.
 func (x *explainer) checkLiteral(owner kube.Ref, r *eskip.Route) {
 	path, _ := patternOf(r)
 	if !strings.ContainsAny(path, `^$+?()[]{}|\`) && !strings.Contains(path, ".*") {
@@ -140,7 +136,6 @@ func (x *explainer) checkLiteral(owner kube.Ref, r *eskip.Route) {
 	x.warn(owner, rankWarning, r.Id, fmt.Sprintf("the path %q looks like a regular expression, but is matched literally", path), do)
 }
 
-// checkAnnotations reports misspelt annotations.
 func (x *explainer) checkAnnotations(owner kube.Ref, annotations kube.Pairs) {
 	known := rules.Annotations()
 	for _, a := range annotations {

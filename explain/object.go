@@ -16,7 +16,6 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// object explains the object with a reference.
 func (x *explainer) object(ref kube.Ref) {
 	in, ok := x.result.Inspect(ref)
 	if !ok && ref.Namespace == "default" {
@@ -44,7 +43,6 @@ func (x *explainer) only(ref kube.Ref, in compile.Inspection) {
 	x.conclude(ref)
 }
 
-// newObject returns an object with its problems, which are also findings.
 func (x *explainer) newObject(ref kube.Ref, selection string, problems []rules.Problem) Object {
 	o := Object{
 		Owner: ref, Selection: selection,
@@ -84,7 +82,6 @@ func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 	x.out.Objects = append(x.out.Objects, o)
 }
 
-// mainRoutes returns the ids of the routes that the object has in the table, and its main routes among them.
 func mainRoutes(in compile.Inspection) (own map[string]bool, main []*eskip.Route) {
 	own = map[string]bool{}
 	for _, r := range in.Routes {
@@ -110,7 +107,6 @@ func (x *explainer) problem(p rules.Problem) Problem {
 	return out
 }
 
-// selection returns why the object is served or not.
 func (x *explainer) selection(in compile.Inspection) string {
 	if !in.Compiled && len(in.Problems) > 0 {
 		return in.Problems[0].What()
@@ -135,7 +131,6 @@ func (x *explainer) selection(in compile.Inspection) string {
 	return text
 }
 
-// restriction describes which objects of a kind are read; empty if all are.
 func (x *explainer) restriction(kind kube.Kind) string {
 	var only []string
 	if x.Namespace != "" {
@@ -147,7 +142,6 @@ func (x *explainer) restriction(kind kube.Kind) string {
 	return strings.Join(only, ", and ")
 }
 
-// unread describes a selector that may explain why an object was not found.
 func (x *explainer) unread(reason rules.Reason) string {
 	labels := ""
 	switch reason {
@@ -162,7 +156,6 @@ func (x *explainer) unread(reason rules.Reason) string {
 	return "Only " + labels + " are read here."
 }
 
-// labels describes the selector of a kind; empty if it has none.
 func (x *explainer) labels(kind kube.Kind) string {
 	var texts []string
 	for key, val := range x.Selectors[kind] {
@@ -175,7 +168,6 @@ func (x *explainer) labels(kind kube.Kind) string {
 	return fmt.Sprintf("objects of the kind %s with the label %s", kind, strings.Join(texts, ","))
 }
 
-// routes sets the state of each route.
 func (x *explainer) routes(o *Object, in compile.Inspection) {
 	known := catalogue.New(catalogue.Options{
 		ForwardBackendURL: x.Proxy.ForwardBackendURL, DisabledFilters: x.Proxy.DisabledFilters,

@@ -11,15 +11,15 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// Owners finds the objects of routes by id. An id has "_" for each character that eskip does not allow, such as a dash, so only a
-// list of objects gives real names. It is immutable, and safe for concurrent use if its inspect function is.
+// Owners finds the objects of routes by id. An id has "_" for each character that eskip does not allow, such as a dash, so only
+// a list of objects gives real names. It is safe for concurrent use if its inspect function is.
 type Owners struct {
 	byPrefix map[string][]kube.Ref
 	inspect  func(kube.Ref) (compile.Inspection, bool)
 }
 
-// NewOwners returns the owners among the Ingresses and RouteGroups of snapshots, which may be nil. inspect decides which of
-// several objects an id belongs to, and may be nil. The cost is proportional to the number of objects.
+// NewOwners returns the owners among the objects of snapshots, which may be nil. inspect decides which of several objects an id
+// belongs to, and may be nil.
 func NewOwners(inspect func(kube.Ref) (compile.Inspection, bool), snapshots ...*kube.Snapshot) *Owners {
 	o := &Owners{byPrefix: make(map[string][]kube.Ref), inspect: inspect}
 	for i, s := range snapshots {
@@ -58,7 +58,6 @@ func (o *Owners) Candidates(id string) []kube.Ref {
 	return o.within(plain)
 }
 
-// within returns the objects whose prefix the id has.
 func (o *Owners) within(id string) (found []kube.Ref) {
 	for i := len(id) - 1; i > 0; i-- {
 		if id[i] != '_' {
@@ -73,8 +72,6 @@ func (o *Owners) within(id string) (found []kube.Ref) {
 	return found
 }
 
-// spelt returns the objects that a reference copied from the id of a route may mean: it has "_" for characters that ids cannot
-// have.
 func spelt(ref kube.Ref, s *kube.Snapshot) (found []kube.Ref) {
 	if !strings.Contains(ref.Namespace+ref.Name, "_") {
 		return nil
@@ -120,7 +117,6 @@ func (o *Owners) Of(id string) shadowdiff.Owner {
 	return shadowdiff.Owner{}
 }
 
-// holder returns the one of some objects that has the route with an id in the table.
 func holder(refs []kube.Ref, id string, inspect func(kube.Ref) (compile.Inspection, bool)) (kube.Ref, compile.Inspection, bool) {
 	for _, ref := range refs {
 		in, _ := inspect(ref)

@@ -1,8 +1,8 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,13 +17,11 @@ import (
 
 const forwardedProto = "X-Forwarded-Proto"
 
-// routesOf is the table for requests to one host.
 type routesOf struct {
 	table  *match.Table
 	owners map[string]kube.Ref
 }
 
-// routesFor returns the routes that can match requests to a host, with their owners.
 func (x *explainer) routesFor(host string) *routesOf {
 	if known := x.hosts[host]; known != nil {
 		return known
@@ -50,7 +48,7 @@ func (x *explainer) routesFor(host string) *routesOf {
 	return found
 }
 
-// owner returns the owner of a route: exactly for objects that have the host, and otherwise as far as the id shows.
+// owner returns the owner of a route: exactly for objects that have the host, otherwise as far as the id shows.
 func (x *explainer) owner(h *routesOf, id string) kube.Ref {
 	if ref, ok := h.owners[id]; ok {
 		return ref
@@ -64,20 +62,6 @@ func (x *explainer) owner(h *routesOf, id string) kube.Ref {
 	return kube.Ref{}
 }
 
-type sample struct {
-	scheme, host, path, method string
-	header                     map[string][]string
-}
-
-func (s sample) url() string { return s.scheme + "://" + s.host + s.path }
-
-func (s sample) request() match.Request {
-	header := map[string][]string{forwardedProto: {s.scheme}}
-	maps.Copy(header, s.header)
-	return match.Request{Method: s.method, Target: s.path, Host: s.host, Header: header}
-}
-
-// requests finds, for each main route, the route that gets the requests intended for it.
 func (x *explainer) requests(o *Object, in compile.Inspection, own map[string]bool, main []*eskip.Route) {
 	asked := map[string]bool{}
 	for _, route := range main {
@@ -85,8 +69,8 @@ func (x *explainer) requests(o *Object, in compile.Inspection, own map[string]bo
 			break
 		}
 		for _, s := range samples(route, x.Proxy) {
-			key := s.method + " " + s.url() + fmt.Sprint(s.header)
-			if asked[key] || len(o.Requests) >= maxRequests || x.beyond(s.host) {
+			key := s.Method + " " + s.URL() + fmt.Sprint(s.Header)
+			if asked[key] || len(o.Requests) >= maxRequests || x.beyond(s.Host) {
 				continue
 			}
 			asked[key] = true
@@ -98,7 +82,7 @@ func (x *explainer) requests(o *Object, in compile.Inspection, own map[string]bo
 }
 
 // samples returns requests that the route gets if no other route takes them: one for its path, and one below it.
-func samples(r *eskip.Route, o match.Options) (found []sample) {
+func samples(r *eskip.Route, o match.Options) (found []match.Request) {
 	alone, refused := match.New([]*eskip.Route{r}, o)
 	if len(refused) > 0 {
 		return nil
@@ -106,21 +90,28 @@ func samples(r *eskip.Route, o match.Options) (found []sample) {
 	_, subtree := patternOf(r)
 	requests, _, _ := alone.Contest(r, r, maxContest)
 	for _, q := range requests {
-		s := sample{scheme: "https", host: q.Host, path: q.Target, method: q.Method, header: q.Header}
-		for name, val := range r.Headers {
-			if strings.EqualFold(name, forwardedProto) {
-				s.scheme = val
-			}
-		}
-		below := len(found) == 1 && subtree && strings.Count(s.path, "/") > strings.Count(strings.TrimSuffix(found[0].path, "/"), "/") && !strings.HasSuffix(s.path, "/")
+		below := len(found) == 1 && subtree && !strings.HasSuffix(q.Target, "/") &&
+			strings.Count(q.Target, "/") > strings.Count(strings.TrimSuffix(found[0].Target, "/"), "/")
 		if len(found) == 0 || below {
-			found = append(found, s)
+			scheme, _, _ := strings.Cut(q.URL(), "://")
+			q.Header, q.RemoteAddr = withScheme(q.Header, scheme), ""
+			found = append(found, q)
 		}
 	}
 	return found
 }
 
-// patternOf returns the argument of the path predicate of a route, and whether it is PathSubtree; "" if there is none.
+// withScheme returns a header as the load balancer sends it for a scheme.
+func withScheme(header map[string][]string, scheme string) map[string][]string {
+	next := map[string][]string{forwardedProto: {scheme}}
+	for name, lines := range header {
+		if !strings.EqualFold(name, forwardedProto) {
+			next[name] = lines
+		}
+	}
+	return next
+}
+
 func patternOf(r *eskip.Route) (pattern string, subtree bool) {
 	for _, p := range r.Predicates {
 		if p.Name == "PathSubtree" && len(p.Args) == 1 {
@@ -132,13 +123,13 @@ func patternOf(r *eskip.Route) (pattern string, subtree bool) {
 }
 
 // ask finds the route that gets a request intended for a route, and records a finding if it belongs to another object.
-func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool) (Request, bool) {
-	routes := x.routesFor(s.host)
-	res := routes.table.Find(s.request())
+func (x *explainer) ask(owner kube.Ref, id string, s match.Request, own map[string]bool) (Request, bool) {
+	routes := x.routesFor(s.Host)
+	res := routes.table.Find(s)
 	if res.Answer != nil || len(res.Outcomes) == 0 {
 		return Request{}, false
 	}
-	q := Request{Method: s.method, URL: s.url(), Route: id, Result: "none"}
+	q := Request{Method: s.Method, URL: s.URL(), Route: id, Result: "none"}
 	var others []match.Outcome
 	owned := false
 	for _, out := range res.Outcomes {
@@ -181,7 +172,6 @@ func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool
 	return q, true
 }
 
-// advantages describe why the winning route comes first.
 var advantages = map[match.Behind]string{
 	match.LessSpecific: "its path is more specific",
 	match.NoPath:       "a path (Prefix, Exact, path, pathSubtree) wins over an expression (ImplementationSpecific, pathRegexp), whatever it contains",
@@ -197,7 +187,6 @@ func whyBehind(res match.Result, id string) string {
 	return "its route comes first"
 }
 
-// beyond reports whether a host exceeds the limit of parsed hosts.
 func (x *explainer) beyond(host string) bool {
 	return x.hosts[host] == nil && len(x.hosts) >= maxTables
 }
@@ -205,65 +194,53 @@ func (x *explainer) beyond(host string) bool {
 const maxHops = 8
 
 // follow follows redirects from the route that gets the request, because browsers give up on loops.
-func (x *explainer) follow(owner kube.Ref, q *Request, s sample) {
-	seen := []string{s.url()}
+func (x *explainer) follow(owner kube.Ref, q *Request, s match.Request) {
+	seen := []string{s.URL()}
 	for range maxHops {
-		res := x.routesFor(s.host).table.Find(s.request())
+		res := x.routesFor(s.Host).table.Find(s)
 		winner := res.Winner()
 		if winner == nil {
 			return
 		}
 		next, ok := redirected(winner, s)
-		if !ok || x.beyond(next.host) {
+		if !ok || x.beyond(next.Host) {
 			return
 		}
 		s = next
-		if slices.Contains(seen, s.url()) {
-			q.Result, q.Why = "loop", "redirected to "+strings.Join(append(seen[1:], s.url()), ", then to ")
+		if slices.Contains(seen, s.URL()) {
+			q.Result, q.Why = "loop", "redirected to "+strings.Join(append(seen[1:], s.URL()), ", then to ")
 			x.findings = append(x.findings, finding{
 				owner: owner, rank: rankLoop, severity: rules.Error,
-				what: fmt.Sprintf("requests for %s are redirected in a loop: %s -> %s", q.URL, strings.Join(seen, " -> "), s.url()),
+				what: fmt.Sprintf("requests for %s are redirected in a loop: %s -> %s", q.URL, strings.Join(seen, " -> "), s.URL()),
 				do:   "Look at the redirect annotations and at filters such as redirectTo: remove one of them, or change its target.",
 			})
 			return
 		}
-		seen = append(seen, s.url())
+		seen = append(seen, s.URL())
 	}
 }
 
-// redirected returns the request that a browser sends after the route's answer, or false if the answer is not a redirect.
-func redirected(r *eskip.Route, s sample) (sample, bool) {
+func redirected(r *eskip.Route, s match.Request) (match.Request, bool) {
 	for _, f := range r.Filters {
 		if f.Name != "redirectTo" && f.Name != "redirectToLower" || len(f.Args) < 1 {
 			continue
 		}
 		next := s
+		scheme, _, _ := strings.Cut(s.URL(), "://")
 		if len(f.Args) > 1 {
 			text, _ := f.Args[1].(string)
 			to, err := url.Parse(text)
 			if err != nil {
-				return sample{}, false
+				return s, false
 			}
-			if to.Scheme != "" {
-				next.scheme = to.Scheme
-			}
-			if to.Host != "" {
-				next.host = to.Hostname()
-			}
-			if to.Path != "" {
-				next.path = to.Path
-			}
+			scheme = cmp.Or(to.Scheme, scheme)
+			next.Host, next.Target = cmp.Or(to.Hostname(), s.Host), cmp.Or(to.Path, s.Target)
 		}
 		if f.Name == "redirectToLower" {
-			next.path = strings.ToLower(next.path)
+			next.Target = strings.ToLower(next.Target)
 		}
-		next.header = map[string][]string{}
-		for name, val := range s.header {
-			if !strings.EqualFold(name, forwardedProto) { // the load balancer sets it itself
-				next.header[name] = slices.Clone(val)
-			}
-		}
-		return next, next.scheme == "http" || next.scheme == "https"
+		next.Header = withScheme(s.Header, scheme)
+		return next, scheme == "http" || scheme == "https"
 	}
-	return sample{}, false
+	return s, false
 }

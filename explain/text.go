@@ -23,8 +23,7 @@ const (
 	textWidth    = 160
 )
 
-// WriteText prints an explanation for people: the cause in the first line, what to do in the second, then the evidence. It
-// escapes control characters from the cluster. It returns the writer's error.
+// WriteText prints an explanation for people: the cause, what to do, then the evidence. It escapes control characters.
 func (e *Explanation) WriteText(w io.Writer) error {
 	var b bytes.Buffer
 	b.WriteString(e.Cause + "\n")
@@ -41,7 +40,6 @@ func (e *Explanation) WriteText(w io.Writer) error {
 	return err
 }
 
-// newestText describes the newest state of an object that is served in an earlier one.
 var newestText = map[string]string{
 	NewestDeleted:   "deleted; all lines here show the served state",
 	NewestChanged:   "changed; all lines here show the served state",
@@ -140,7 +138,7 @@ func (s *Service) text() string {
 	return text
 }
 
-// writeRoutes prints the main routes, unserved ones first. It only counts companions.
+// writeRoutes prints the main routes, unserved ones first, and counts companions.
 func writeRoutes(b *bytes.Buffer, o *Object, line func(name, text string)) {
 	routes := slices.Clone(o.Routes)
 	slices.SortStableFunc(routes, func(x, y Route) int { return order(x) - order(y) })

@@ -94,11 +94,6 @@ func (c *client) learn(now time.Time) {
 	}
 }
 
-// reached reports whether the client holds the version with the number or a later one.
-func (c *client) reached(order uint64) bool {
-	return c.Holds != nil && max(c.order, c.aheadOf) >= order
-}
-
 // rejects reports whether the client has reported that it does not accept the table, and has not been seen with another one
 // since.
 func (c *client) rejects() bool {
@@ -107,16 +102,8 @@ func (c *client) rejects() bool {
 
 // report stores a report, with times of our clock.
 func (c *client) report(r *Report, now time.Time) {
-	ago := func(s float64) time.Time { return now.Add(-seconds(s)) }
-	c.LastHeard, c.Reported, c.Applied, c.Reason, c.Pre = now, now, r.Applied, r.Rejected, r.Pre
-	c.Figures, c.FiguresError = r.Figures, r.FiguresError
-	if c.Figures != nil {
-		c.Figures.Time = ago(r.FiguresAgo)
-	}
-	c.Fetched, c.Proven = nil, nil
-	if !r.Fetched.IsZero() {
-		c.Fetched = &Table{Digest: r.Fetched.Digest, Since: ago(r.FetchedAgo)}
-	}
+	c.LastHeard, c.Reported, c.Reason, c.Pre = now, now, r.Rejected, r.Pre
+	c.Refused, c.MetricsError, c.Proven = r.Refused, r.MetricsError, nil
 	if !r.Proven.IsZero() {
 		c.Proven = &Table{Digest: r.Proven.Digest}
 	}

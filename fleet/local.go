@@ -104,7 +104,7 @@ func (r *Registry) Share(order uint64) (holders, live int) {
 			continue
 		}
 		live++
-		if c.reached(order) {
+		if max(c.order, c.aheadOf) >= order {
 			holders++
 		}
 	}

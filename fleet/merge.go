@@ -206,8 +206,7 @@ func newer(a, b Client) Client {
 		a, b = b, a
 	}
 	if b.Reported.Before(a.Reported) { // the older sighting has the newer report
-		b.Reported, b.Fetched, b.Applied, b.Figures, b.FiguresError = a.Reported, a.Fetched, a.Applied, a.Figures, a.FiguresError
-		b.Proven = a.Proven
+		b.Reported, b.Proven, b.Refused, b.MetricsError = a.Reported, a.Proven, a.Refused, a.MetricsError
 		if a.State != Silent && b.State != Silent && (b.Holds == nil || !b.Holds.Since.After(a.Reported)) {
 			// The report has what the client applied. The replica that serves its stream knows only what was sent.
 			b.State, b.Reason, b.Holds, b.BehindVersions, b.BehindSeconds = a.State, a.Reason, a.Holds, a.BehindVersions, a.BehindSeconds

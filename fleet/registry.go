@@ -4,20 +4,16 @@
 // ([Registry.Published]). It returns a [View] of the clients of this replica, and [Merge] merges the views of several replicas. A
 // [Reporter] is the other side: it sends the reports of a sidecar or a relay.
 //
-// # States
-//
 // A client is compared with the tables that its replica has published, which are numbered. It is current if it holds the last
-// one, or an unknown one that may be newer; behind if it holds an earlier one, or any other unknown one; rejected if its last
-// report gives a reason for rejecting the table; and silent if nothing was heard for three of its intervals. Silent takes
-// precedence over rejected, and rejected over the others.
+// one, or an unknown one that may be newer; behind if it holds any other one; rejected if its last report gives a reason for
+// rejecting the table; and silent if nothing was heard for three of its intervals. Silent takes precedence over rejected, and
+// rejected over the others.
 //
-// # Trust
-//
-// All data here comes from clients. An id is a claim: every client that may fetch tables may claim any id.
-// Therefore no table that a server serves depends on this package; a data plane whose mode is a number of nodes learns its rank. No
-// request goes to an address that a client names, and texts are checked and truncated before they are stored. Shares are shares of the addresses that clients connect from, not of ids, and an
-// address counts with its worst client: invented ids hide nothing. Nor does a forged report under a real id: reported crashes of
-// a proxy are shown for [SuspectFor].
+// All data here comes from clients. An id is a claim: every client that may fetch tables may claim any id. Therefore no table
+// that a server serves depends on this package; only a data plane whose mode is a number of nodes learns its rank. No request
+// goes to an address that a client names, and texts are checked and truncated before they are stored. Shares are shares of the
+// addresses that clients connect from, and an address counts with its worst client: invented ids hide nothing. Nor does a forged
+// report under a real id: reported crashes of a proxy are shown for [SuspectFor].
 //
 // A Registry has at most Config.Max clients, and from one address at most [MaxPerAddress] with an id and [MaxInferredPerAddress]
 // without one. The last quarter is for addresses with few clients. A full Registry adds new clients only in place of silent ones.

@@ -57,7 +57,7 @@ func (r *Registry) Tick() {
 		if c.Inferred {
 			proxies[c.address] = true
 		}
-		if c.Figures != nil && c.Figures.RefusedNew > 0 {
+		if c.Refused > 0 {
 			g.refusing++
 		}
 		if c.Holds != nil && !c.Canary {

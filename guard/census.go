@@ -20,10 +20,7 @@ const (
 	catchAlls                 // of hosts: one member
 	ingresses                 // as far as the ids of their routes distinguish them
 	routeGroups               // likewise
-	namespaces                // which have routes
 	aspects
-	// namespaceRoutes are the routes of one namespace, by id. They are compared, but not counted one by one.
-	namespaceRoutes
 )
 
 // String returns what the members are, for details.
@@ -34,17 +31,9 @@ func (k aspect) String() string {
 	}[k]
 }
 
-// member is the hash of one item.
 type member uint64
 
-// set is a set of members whose losses are counted: all of an aspect, or the routes of one namespace.
-type set struct {
-	aspect    aspect
-	namespace string // only for namespaceRoutes
-}
-
-// census counts the routes of each member, or by how much these counts change. It is updated from changes, because counting
-// 124,000 routes takes 80 ms.
+// census counts the routes of each member, or by how much the counts change: counting 124,000 routes takes 80 ms.
 type census [aspects]map[member]int32
 
 // add adds n to every count that a route contributes to. Generated routes contribute to none.
@@ -78,9 +67,6 @@ func (c *census) add(d reader, r *table.Route, n int32) {
 		_, key := routeid.ObjectKey(r.ID, r.HostsOf())
 		c.count(k, d.hash(string(owner.Kind), key), n)
 	}
-	if owner.Namespace != "" {
-		c.count(namespaces, d.hash(owner.Namespace), n)
-	}
 }
 
 func (c *census) count(k aspect, m member, n int32) {
@@ -90,7 +76,6 @@ func (c *census) count(k aspect, m member, n int32) {
 	c[k][m] += n
 }
 
-// apply updates the census for a change of its table.
 func (c *census) apply(change *census) {
 	for k, counts := range change {
 		for m, n := range counts {
@@ -101,10 +86,8 @@ func (c *census) apply(change *census) {
 	}
 }
 
-// reader reads what a guard must know of a route. Its hashes are the same for the life of a guard.
 type reader struct{ seed maphash.Seed }
 
-// census counts a table.
 func (d reader) census(t *table.Table) *census {
 	c := &census{requests: make(map[member]int32, t.Len())}
 	for r := range t.Routes().All() {
@@ -124,15 +107,15 @@ func (g *Guard) counted() *census {
 // answers reports whether a route belongs to an object: generated routes and catch-alls do not.
 func answers(r *table.Route) bool { return routeid.ObjectOf(r.ID).Kind != routeid.KindGenerated }
 
-// takesRest reports whether the compiler gives the hosts of a route no catch-all because of it: unless its path is an expression
-// other than ^/.
+// takesRest reports whether the hosts of a route get no catch-all because of it: unless its path is an expression other than
+// ^/.
 func takesRest(r *table.Route) bool {
 	path, expr := r.Path()
 	return !expr || path == "^/" || path == `^\/`
 }
 
-// requests calls yield for each pair of host and path. Path, PathSubtree and PathRegexp of one text are the same path, so that
-// another path mode loses nothing. A route with neither host nor path is known by its id.
+// requests calls yield for each pair of host and path. Path, PathSubtree and PathRegexp of one text are the same path. A route
+// with neither host nor path is known by its id.
 func (d reader) requests(r *table.Route, yield func(member)) {
 	path, expr := r.Path()
 	if path == "" && r.Hosts == "" {
@@ -168,8 +151,7 @@ func (d reader) hash(parts ...string) member {
 
 var objectKinds = map[routeid.Kind]aspect{routeid.KindIngress: ingresses, routeid.KindRouteGroup: routeGroups}
 
-// owner returns the object of a route, as far as its id shows, and whether left has it. The object of a custom route has several
-// possible names.
+// owner returns the object of a route, and whether left has it. The object of a custom route has several possible names.
 func (d reader) owner(r *table.Route, left func(aspect, member) bool) (o member, exists bool) {
 	kind, key := routeid.ObjectKey(r.ID, r.HostsOf())
 	k, known := objectKinds[kind]

@@ -3,49 +3,32 @@ package guard
 import (
 	"slices"
 
-	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/table"
 )
 
-// change lists the members that a set loses and gains from one table to the next.
 type change struct {
 	gone []member // lost
 	come []member // gained
-	left []member // no longer in the set, but not lost either
+	left []member // no longer among them, but not lost either
 }
 
-// difference is what the rules about losses need to know about two tables.
 type difference struct {
 	before, after []*table.Block
 
 	reader  reader
 	served  *census // of the table before
 	counts  census  // by how much its counts change
-	changes map[set]*change
+	changes [aspects]change
 
-	// missing counts the lost requests of objects without any routes: other objects gave theirs up. missingRoutes is the same for
-	// routes.
-	missing, missingRoutes int
+	// missing counts the lost requests of objects without any routes: other objects gave theirs up.
+	missing int
 	// losers are the objects that lost requests, whether they still exist or not. A route without an object counts as one.
 	losers map[member]bool
 	// own means that all lost requests belonged to one object, which still exists: its team gave them up.
 	own bool
 }
 
-func (d *difference) of(s set) *change {
-	c := d.changes[s]
-	if c == nil {
-		c = &change{}
-		d.changes[s] = c
-	}
-	return c
-}
-
-// all returns the change of all members of an aspect.
-func (d *difference) all(k aspect) *change { return d.of(set{aspect: k}) }
-
-// difference compares the base with another table, or returns the previous comparison of the same two. Its cost is proportional
-// to the changed blocks, after the first change of the base.
+// difference compares the base with another table. Its cost is proportional to the changed blocks.
 func (g *Guard) difference(after *table.Table) *difference {
 	was, is := g.base.Routes().Blocks(), after.Routes().Blocks()
 	if g.memo == nil || !slices.Equal(g.memo.before, was) || !slices.Equal(g.memo.after, is) {
@@ -56,12 +39,12 @@ func (g *Guard) difference(after *table.Table) *difference {
 }
 
 func (g *Guard) compare(before, after *table.Table) *difference {
-	d := &difference{reader: g.reader, changes: make(map[set]*change), losers: make(map[member]bool), own: true}
-	var added, removed, changed []*table.Route // changed as they were
+	d := &difference{reader: g.reader, losers: make(map[member]bool), own: true}
+	var removed, changed []*table.Route // as they were
+	differs := false
 	for was, is := range table.Changes(before.Routes(), after.Routes()) {
 		switch {
 		case was == nil:
-			added = append(added, is)
 		case is == nil:
 			removed = append(removed, was)
 		case sameAnswer(was, is):
@@ -69,6 +52,7 @@ func (g *Guard) compare(before, after *table.Table) *difference {
 		default:
 			changed = append(changed, was)
 		}
+		differs = true
 		if was != nil {
 			d.counts.add(g.reader, was, -1)
 		}
@@ -76,7 +60,7 @@ func (g *Guard) compare(before, after *table.Table) *difference {
 			d.counts.add(g.reader, is, 1)
 		}
 	}
-	if len(added)+len(removed)+len(changed) == 0 {
+	if !differs {
 		return d
 	}
 	d.served = g.counted()
@@ -87,22 +71,18 @@ func (g *Guard) compare(before, after *table.Table) *difference {
 	for _, k := range []aspect{hosts, ingresses, routeGroups} {
 		for m := range d.counts[k] {
 			lost := k == hosts || hurt[m]
-			d.all(k).move(m, d.had(k, m), d.has(k, m), lost)
+			d.changes[k].move(m, d.had(k, m), d.has(k, m), lost)
 		}
 	}
 	// A lost host has lost more than its catch-all; and if no host has a catch-all, a setting switched them off.
 	off := !d.has(catchAlls, 0)
 	for m := range d.counts[rests] {
-		d.all(rests).move(m, d.had(rests, m), d.has(rests, m), d.has(hosts, m) && !off)
-	}
-	if g.cfg.Namespaces {
-		d.byID(added, removed)
+		d.changes[rests].move(m, d.had(rests, m), d.has(rests, m), d.has(hosts, m) && !off)
 	}
 	return d
 }
 
-// sameAnswer reports whether two states of a route have the same place in a census, as after most changes: of endpoints and
-// filters.
+// sameAnswer reports whether a change matters to no census, as most do: of endpoints and filters.
 func sameAnswer(was, is *table.Route) bool {
 	if was.Hosts != is.Hosts || backendOf(was) != backendOf(is) {
 		return false
@@ -112,7 +92,6 @@ func sameAnswer(was, is *table.Route) bool {
 	return oldPath == newPath && oldExpr == newExpr
 }
 
-// had and has report whether a member has routes before and after the change.
 func (d *difference) had(k aspect, m member) bool { return d.served[k][m] > 0 }
 func (d *difference) has(k aspect, m member) bool { return d.served[k][m]+d.counts[k][m] > 0 }
 
@@ -146,7 +125,6 @@ func (d *difference) loses(changed, removed []*table.Route) (hurt map[member]boo
 	return hurt
 }
 
-// move records that a member is no longer, or newly, in the set.
 func (c *change) move(m member, was, is, lost bool) {
 	switch {
 	case !was && is:
@@ -158,43 +136,15 @@ func (c *change) move(m member, was, is, lost bool) {
 	}
 }
 
-// request records the change of one request and of its endpoints. A lost request does not count as one without endpoints, nor
-// does one with another backend.
+// request records the change of one request. A lost one does not count as one without endpoints, nor does one with another
+// backend.
 func (d *difference) request(q member) {
 	was, is := d.had(requests, q), d.has(requests, q)
-	d.all(requests).move(q, was, is, true)
+	d.changes[requests].move(q, was, is, true)
 	had, has := d.had(backends, q), d.has(backends, q)
 	if was && !is || !has && d.has(others, q) {
-		d.all(backends).left = append(d.all(backends).left, q)
+		d.changes[backends].left = append(d.changes[backends].left, q)
 		return
 	}
-	d.all(backends).move(q, had, has, true)
-}
-
-// byID records the changed ids of each namespace. A route whose requests a new route answers was renamed. If only older routes
-// answer them, these belong to another team, and the route is lost.
-func (d *difference) byID(added, removed []*table.Route) {
-	routesOf := func(r *table.Route) *change {
-		return d.of(set{namespaceRoutes, routeid.NamespaceOf(r.ID)})
-	}
-	taken := make(map[member]bool)
-	for _, r := range added {
-		routesOf(r).come = append(routesOf(r).come, d.reader.hash(r.ID))
-		d.reader.requests(r, func(q member) { taken[q] = true })
-	}
-	for _, r := range removed {
-		lost := false
-		d.reader.requests(r, func(q member) { lost = lost || !taken[q] })
-		routesOf(r).move(d.reader.hash(r.ID), true, false, lost)
-		if _, isObject := objectKinds[routeid.ObjectOf(r.ID).Kind]; lost && isObject {
-			if _, exists := d.reader.owner(r, d.has); !exists {
-				d.missingRoutes++
-			}
-		}
-	}
-	delete(d.changes, set{aspect: namespaceRoutes}) // of no namespace
-}
-
-func (d *difference) lostObjects() int {
-	return len(d.all(ingresses).gone) + len(d.all(routeGroups).gone)
+	d.changes[backends].move(q, had, has, true)
 }

@@ -31,7 +31,7 @@ func TestNewNamesForTheSameRequestsAreNoLoss(t *testing.T) {
 		"Ingresses are renamed":  join(ingressRoutes("blue-app", 0, 40, `"http://10.9.9.9:80"`), routeGroups("group", 0, 30)),
 		"RouteGroups become one": join(ingressRoutes("app", 0, 40, alive), merged("group", 0, 30)),
 	} {
-		for _, c := range []guard.Config{{}, {Namespaces: true}, {MaxLoss: 0.01, MaxBackendLoss: 0.01}} {
+		for _, c := range []guard.Config{{}, {MaxLoss: 0.01, MaxBackendLoss: 0.01}} {
 			r := newRun(t, c, nil)
 			r.served = served.Table(t)
 			if v := r.judge(time.Second, valid(next).Table(t)); v.Reason != "" {
@@ -82,31 +82,6 @@ func TestNewNamesWithoutEndpointsLoseThem(t *testing.T) {
 		l := r.guard.Judge(r.served, join(ingressRoutes("new", 0, alives, alive), ingressRoutes("new", alives, 40, noEndpoints)).Table(t), r.held, r.now)
 		if r.wants(l, ""); l.Missing([]guard.Code{guard.BackendsLost}) != missing || l.Missing([]guard.Code{guard.RoutesLost}) != 0 {
 			t.Errorf("%d have endpoints: %d are missing, want %d", alives, l.Missing([]guard.Code{guard.BackendsLost}), missing)
-		}
-	}
-}
-
-// TestANamespaceThatMovesIsNotLost: all objects get another namespace. One that is deleted is lost, also if somebody else answers the
-// same requests, and comes back as a whole.
-func TestANamespaceThatMovesIsNotLost(t *testing.T) {
-	of := func(namespace string, n int) (c definitions) {
-		for i := range n {
-			c.Add(fmt.Sprintf("kube_%s__app_%d__h__p__s", namespace, i), fmt.Sprintf("app-%d[.]example[.]org", i), `PathSubtree("/")`, alive)
-		}
-		return c
-	}
-	rest := ingressRoutes("app", 100, 400, alive)
-	r := newRun(t, guard.Config{Namespaces: true}, nil)
-	r.served = join(of("team", 30), rest).Table(t)
-	r.wants(r.judge(time.Second, join(of("moved", 30), rest).Table(t)), "")
-
-	r = newRun(t, guard.Config{Namespaces: true}, nil)
-	r.served = join(of("team", 30), of("other", 30), rest).Table(t)
-	r.wants(r.judge(time.Second, join(of("other", 30), rest).Table(t)), guard.NamespaceLost)
-	for back, missing := range map[int]int{29: 1, 30: 0} {
-		l := r.guard.Judge(r.served, join(of("team", back), of("other", 30), rest).Table(t), r.held, r.now)
-		if r.wants(l, ""); l.Missing([]guard.Code{guard.NamespaceLost}) != missing {
-			t.Errorf("%d of 30 are back: %d are missing, want %d", back, l.Missing([]guard.Code{guard.NamespaceLost}), missing)
 		}
 	}
 }

@@ -1,44 +1,19 @@
-// Package guard recognises tables that look like an accident compared with the served one: tables without routes, with only
-// generated routes, with large losses of requests, hosts, objects, namespaces or endpoints, or past a ceiling.
-//
-// A [Guard] judges tables for the route server before it publishes, and for a relay and a data plane before they commit. It does
-// no I/O and has no clock. The caller calls [Guard.Judge] for every completed read, with the served table and the new one. The
-// rules use only tables, so they are the same for every caller.
-//
-// # Rules
+// Package guard recognises tables that look like an accident compared with the served one. A [Guard] judges tables for the
+// route server before it publishes, and for a relay and a data plane before they commit: call [Guard.Judge] for every completed
+// read. It does no I/O and has no clock.
 //
 // docs/operate/guard.md lists the reasons. A loss is what requests notice, not a missing id: a pair of host and path that no
-// route answers, a host, a pair without endpoints (all its routes are shunts, as the compiler writes a service without
-// endpoints), or an object without routes, if at least one of its pairs is unanswered. Generated routes and catch-alls do not
-// answer pairs; catch-alls of remaining hosts are counted separately. A route with neither host nor path counts by its id.
+// route answers, a host, a pair without endpoints, or an object without routes, if at least one of its pairs is unanswered.
+// Generated routes and catch-alls do not answer pairs; catch-alls of remaining hosts are counted separately.
 //
 // A share is exceeded if too much is missing of the served table, of everything served within Config.Window, or of what existed
-// when the window began. Up to half, at least 20 objects must have lost requests as well: teams delete a few objects at a time.
-// What one object gives up while it keeps other routes is its team's decision and no loss. Objects are counted in addition to
-// requests and hosts, so an object with many hosts does not dilute the share. A table that undoes additions within the window is
-// not suspicious if at most 5 % of the older members are missing, so a table that grew tenfold by accident can be repaired at
-// once.
-//
-// With Config.Namespaces, the routes of a namespace are those that existed when the window began, so losing them in steps counts.
-// A route does not count if a new route answers its requests: it was renamed. Larger changes elsewhere are left to the shares,
-// but do not release a held namespace. Ids do not distinguish all namespaces: package routeid cuts a name at "--", and drops the
-// prefix "internal-" of a RouteGroup's.
-//
-// The memory of a Guard follows the changes: it counts the served table once, and keeps hashes of what was added or removed
-// within the window.
-//
-// # While something is held
+// when the window began. Up to half, at least 20 objects must have lost requests as well: teams delete a few at a time. What
+// one object gives up while it keeps other routes is no loss. A table that undoes additions within the window is fine if at
+// most 5 % of the older members are missing, so a table that grew by accident can be repaired at once.
 //
 // The Guard holds nothing. Its caller (package publish) keeps objects or the whole table, passes that with each judgement
-// ([Held]), and decides when it ends. Until then, additions and losses within the window before it count, and during an accident
-// every further lost object is suspicious. [Loss.Of] reports the routes concerned, and [Loss.Missing] counts what has not come
-// back. After a release, later tables are compared with the released one only: [Guard.Forgive].
-//
-// # Caveats
-//
-// Shares are of the served table, however small: losing two of three requests is 67 %. A ceiling applies only to the step past
-// it, because a hold above it would stop every change. Without a served table only an empty one is held. A process that starts
-// with a table that is far too small compares with it until the window has passed.
+// ([Held]), and decides when it ends. Until then, additions and losses within the window before it count. After a release,
+// later tables are compared with the released one only: [Guard.Forgive].
 //
 // Other modules should not import it: it may change with every release.
 package guard
@@ -75,7 +50,6 @@ const (
 	RoutesLost    Code = "routes_lost"     // more than MaxLoss of the served pairs of host and path are unanswered
 	HostsLost     Code = "hosts_lost"      // more than MaxLoss of the served hosts are missing
 	KindLost      Code = "kind_lost"       // more than MaxLoss of the Ingresses, or of the RouteGroups, are missing
-	NamespaceLost Code = "namespace_lost"  // all routes of a namespace are missing, and the others are unchanged
 	BackendsLost  Code = "backends_lost"   // more than MaxBackendLoss of the pairs with endpoints lost all of them
 	TooManyRoutes Code = "too_many_routes" // more than MaxRoutes, while the served table has not
 	TooLarge      Code = "too_large"       // more than MaxBytes, while the served table has not
@@ -83,7 +57,7 @@ const (
 
 // Codes returns every code, for metrics with a series for each.
 func Codes() []Code {
-	return []Code{Empty, OnlyGenerated, RoutesLost, HostsLost, KindLost, NamespaceLost, BackendsLost, TooManyRoutes, TooLarge}
+	return []Code{Empty, OnlyGenerated, RoutesLost, HostsLost, KindLost, BackendsLost, TooManyRoutes, TooLarge}
 }
 
 // Kind groups reasons that are the same accident: losses of requests, hosts and objects. Each kind has a separate time in a hold.
@@ -103,7 +77,7 @@ func (c Code) Endless() bool { return c == Empty || c == OnlyGenerated }
 
 // Loses reports whether the reason is that requests are no longer answered.
 func (c Code) Loses() bool {
-	return slices.Contains([]Code{Empty, OnlyGenerated, RoutesLost, NamespaceLost}, c.Kind())
+	return slices.Contains([]Code{Empty, OnlyGenerated, RoutesLost}, c.Kind())
 }
 
 // Config sets the limits.
@@ -120,8 +94,6 @@ type Config struct {
 	Hold time.Duration
 	// Manual is for the caller: time releases nothing, whatever Hold is.
 	Manual bool
-	// Namespaces holds a table that lost a whole namespace; see the package documentation.
-	Namespaces bool
 	// MaxRoutes and MaxBytes (of the canonical text) are ceilings. 0 means none.
 	MaxRoutes, MaxBytes int
 }
@@ -137,7 +109,7 @@ type Guard struct {
 	base    *table.Table // served at the last judgement
 	judged  time.Time    // time of that judgement
 	census  *census      // of base; nil if not counted yet
-	windows map[set]*window
+	windows map[aspect]*window
 }
 
 // New checks cfg and fills in its defaults. The error names the invalid field.
@@ -157,5 +129,5 @@ func New(cfg Config) (*Guard, error) {
 	case cfg.MaxBytes < 0:
 		return nil, fmt.Errorf("max bytes %d: must not be negative", cfg.MaxBytes)
 	}
-	return &Guard{cfg: cfg, reader: reader{maphash.MakeSeed()}, windows: make(map[set]*window)}, nil
+	return &Guard{cfg: cfg, reader: reader{maphash.MakeSeed()}, windows: make(map[aspect]*window)}, nil
 }

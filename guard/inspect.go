@@ -2,9 +2,6 @@ package guard
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,8 +10,7 @@ import (
 )
 
 const (
-	// minObjects is how many objects must have lost requests for a share below smallCluster to be suspicious: teams delete a few
-	// objects at a time.
+	// minObjects must have lost requests for a share below smallCluster to be suspicious: teams delete a few at a time.
 	minObjects = 20
 	// smallCluster is the share that is suspicious whatever the number of objects.
 	smallCluster = 0.5
@@ -30,8 +26,7 @@ func generated(t *table.Table) bool {
 	return true
 }
 
-// inspect returns the first reason why candidate is suspicious compared with the base, with a sentence about it; both are empty
-// if it is fine.
+// inspect returns the first reason why candidate is suspicious, with a sentence about it; both are empty if it is fine.
 func (g *Guard) inspect(candidate *table.Table) (reason Code, detail string) {
 	served := g.base
 	if served != nil && served.Equal(candidate) {
@@ -60,7 +55,7 @@ func (g *Guard) inspect(candidate *table.Table) (reason Code, detail string) {
 
 func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string) {
 	d := g.difference(candidate)
-	if lost := d.lostObjects(); g.held.Ongoing && g.cfg.MaxLoss < 1 && lost > 0 {
+	if lost := len(d.changes[ingresses].gone) + len(d.changes[routeGroups].gone); g.held.Ongoing && g.cfg.MaxLoss < 1 && lost > 0 {
 		return RoutesLost, fmt.Sprintf("%d more objects lost all their routes while an accident is going on", lost)
 	}
 	limit, backendLimit := g.cfg.MaxLoss, g.cfg.MaxBackendLoss
@@ -85,10 +80,7 @@ func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string)
 			return rule.code, detail
 		}
 	}
-	if lost := g.lostNamespaces(d); len(lost) > 0 {
-		return NamespaceLost, describeLost(lost)
-	}
-	if g.window(set{aspect: backends}).since(d.all(backends), 0).missing >= minBackends {
+	if g.window(backends).since(&d.changes[backends], 0).missing >= minBackends {
 		broken := func(c count) bool { return backendLimit < 1 && c.beyond(backendLimit) }
 		if detail := g.tooMuch(d, backends, broken, "lost all endpoints", backendLimit); detail != "" {
 			return BackendsLost, detail
@@ -97,23 +89,21 @@ func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string)
 	return "", ""
 }
 
-// affected returns how many objects have lost requests: by this change, or all of their routes within the window.
 func (g *Guard) affected(d *difference) int {
 	gone := 0
 	for _, k := range []aspect{ingresses, routeGroups} {
-		gone += g.window(set{aspect: k}).since(d.all(k), 0).missing
+		gone += g.window(k).since(&d.changes[k], 0).missing
 	}
 	return max(gone, len(d.losers))
 }
 
-// tooMuch applies a rule to what is missing of the served members, of those served within the window, and of those that existed
-// when the window began. It returns a sentence about the first that breaks the rule, or an empty one.
+// tooMuch applies a rule to what is missing of the served members, of those served within the window, and of the older ones.
 func (g *Guard) tooMuch(d *difference, k aspect, broken func(count) bool, verb string, limit float64) string {
-	c := d.all(k)
+	c := &d.changes[k]
 	if len(c.gone) == 0 {
 		return ""
 	}
-	w, size := g.window(set{aspect: k}), g.size(set{aspect: k})
+	w, size := g.window(k), g.size(k)
 	if w.returns(c, size) {
 		return ""
 	}
@@ -133,23 +123,18 @@ func (g *Guard) tooMuch(d *difference, k aspect, broken func(count) bool, verb s
 	return ""
 }
 
-// size returns how many members a set of the base has; 0 if the base is not counted yet.
-func (g *Guard) size(s set) int {
-	switch {
-	case g.census == nil:
+func (g *Guard) size(k aspect) int {
+	if g.census == nil {
 		return 0
-	case s.aspect == namespaceRoutes:
-		return int(g.census[namespaces][g.reader.hash(s.namespace)])
-	default:
-		return len(g.census[s.aspect])
 	}
+	return len(g.census[k])
 }
 
-func (g *Guard) window(s set) *window {
-	w := g.windows[s]
+func (g *Guard) window(k aspect) *window {
+	w := g.windows[k]
 	if w == nil {
 		w = &window{gained: make(map[member]time.Time), lost: make(map[member]loss)}
-		g.windows[s] = w
+		g.windows[k] = w
 	}
 	return w
 }
@@ -165,8 +150,8 @@ func (g *Guard) follow(served *table.Table) {
 	}
 	d := g.difference(served)
 	g.base = served
-	for s, c := range d.changes {
-		g.window(s).apply(c, g.size(s), g.judged)
+	for k := range d.changes {
+		g.window(aspect(k)).apply(&d.changes[k], g.size(aspect(k)), g.judged)
 	}
 	if g.census != nil {
 		g.census.apply(&d.counts)
@@ -176,11 +161,10 @@ func (g *Guard) follow(served *table.Table) {
 // minLostHosts is how many hosts count as a loss for [Guard.Lost]: teams delete one or two at a time.
 const minLostHosts = 3
 
-// Lost returns how many hosts were lost within the window in tables that passed, of how many, and since when. All are zero
-// without a loss worth a warning.
+// Lost returns how many hosts were lost within the window in tables that passed, of how many, and since when.
 func (g *Guard) Lost(served *table.Table) (lost, all int, since time.Time) {
 	g.follow(served)
-	for _, l := range g.window(set{aspect: hosts}).lost {
+	for _, l := range g.window(hosts).lost {
 		if l.young {
 			continue
 		}
@@ -191,70 +175,14 @@ func (g *Guard) Lost(served *table.Table) (lost, all int, since time.Time) {
 	if lost < minLostHosts {
 		return 0, 0, time.Time{}
 	}
-	return lost, g.size(set{aspect: hosts}) + lost, since
+	return lost, g.size(hosts) + lost, since
 }
 
 func past(ceiling, from, to int) bool {
 	return ceiling > 0 && to > ceiling && from <= ceiling
 }
 
-const (
-	// minNamespace is how many routes a namespace must have had for its loss to be suspicious: small ones come and go.
-	minNamespace = 20
-	// restTolerance is the share of their routes that all other namespaces together may lose at the same time.
-	restTolerance = 0.05
-	// shownNamespaces limits the names in a detail.
-	shownNamespaces = 3
-)
-
-// lostNamespaces returns the namespaces that a change removes, with how many routes they had; none if it changes the rest too
-// much.
-func (g *Guard) lostNamespaces(d *difference) map[string]int {
-	lost := make(map[string]int)
-	var rest count
-	for s, c := range d.changes {
-		if s.aspect != namespaceRoutes {
-			continue
-		}
-		size := g.size(s)
-		if len(c.gone) > 0 && size+len(c.come) <= len(c.gone)+len(c.left) {
-			if had := g.window(s).older(c, size).all; had >= minNamespace {
-				lost[s.namespace] = had
-				rest.all -= size
-				continue
-			}
-		}
-		rest.missing += len(c.gone)
-	}
-	if len(lost) == 0 {
-		return nil
-	}
-	for _, n := range g.census[namespaces] {
-		rest.all += int(n)
-	}
-	if rest.beyond(restTolerance) && g.held.Since.IsZero() {
-		return nil
-	}
-	return lost
-}
-
-func describeLost(sizes map[string]int) string {
-	names, routes := slices.Sorted(maps.Keys(sizes)), 0
-	for _, n := range sizes {
-		routes += n
-	}
-	if len(names) == 1 {
-		return fmt.Sprintf("all %d routes of namespace %s are missing", routes, names[0])
-	}
-	shown := strings.Join(names[:min(len(names), shownNamespaces)], ", ")
-	if more := len(names) - shownNamespaces; more > 0 {
-		shown += " and " + strconv.Itoa(more) + " more"
-	}
-	return fmt.Sprintf("all %d routes of %d namespaces are missing: %s", routes, len(names), shown)
-}
-
-// minBackends is how many requests must have lost their endpoints for a table to be suspicious. In a small cluster, or a test
-// environment that is scaled to zero at night, half of them belong to a few services.
+// minBackends must have lost their endpoints: test environments scale half of theirs to zero at night.
 const minBackends = 20
 
 // backend is where a route finally sends a request, as far as its text shows.
@@ -266,8 +194,7 @@ const (
 	endpointsBackend                // one or more addresses
 )
 
-// backendOf determines the kind of backend from the end of the route's text, without parsing the text, because a table has more
-// than 100,000 routes.
+// backendOf reads the end of the text and does not parse it, because a table has more than 100,000 routes.
 func backendOf(r *table.Route) backend {
 	const space = " \t\r\n"
 	text := strings.TrimRight(strings.TrimSuffix(r.Text, ";"), space)

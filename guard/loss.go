@@ -5,12 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/table"
 )
 
-// Loss is what a table would lose of the served one. A caller that knows objects can keep those concerned, and serve everything
-// else.
+// Loss is what a table would lose of the served one.
 type Loss struct {
 	// Reason and Detail are why the table is suspicious; empty if it is fine.
 	Reason Code
@@ -20,24 +18,21 @@ type Loss struct {
 	// Grows means that the table is past a ceiling.
 	Grows bool
 
-	reader     reader
-	answered   func(q member) bool // by the other table; nil if there is none to compare with
-	requests   map[member]struct{} // lost, or without endpoints
-	namespaces map[string]int      // without routes; nil unless that is the reason
+	reader   reader
+	answered func(q member) bool // by the other table; nil if there is none to compare with
+	requests map[member]struct{} // lost, or without endpoints
 
-	missing, missingRoutes, drained int // see Missing
+	missing, drained int // see Missing
 }
 
 // Any reports whether the table loses any request of the served one, or leaves it without endpoints, suspicious or not.
 func (l *Loss) Any() bool { return len(l.requests) > 0 }
 
-// Of reports whether a route of the served table answers a request that the other table loses, or that it leaves without
-// endpoints.
-func (l *Loss) Of(r *table.Route) bool {
+// Of reports whether a route of the served table answers a request that the other table loses, or leaves without endpoints.
+func (l *Loss) Of(r *table.Route) (found bool) {
 	if !answers(r) {
 		return false
 	}
-	_, found := l.namespaces[routeid.NamespaceOf(r.ID)]
 	l.reader.requests(r, func(q member) {
 		_, lost := l.requests[q]
 		found = found || lost
@@ -45,8 +40,7 @@ func (l *Loss) Of(r *table.Route) bool {
 	return found
 }
 
-// Unanswered reports whether the other table leaves a request of an earlier route unanswered. It is valid until the next
-// [Guard.Judge].
+// Unanswered reports whether the other table leaves a request of an earlier route unanswered, until the next [Guard.Judge].
 func (l *Loss) Unanswered(r *table.Route) (unanswered bool) {
 	if l.answered == nil || !answers(r) {
 		return false
@@ -55,14 +49,10 @@ func (l *Loss) Unanswered(r *table.Route) (unanswered bool) {
 	return unanswered
 }
 
-// Missing counts what a table still lacks of what was held for reasons of these kinds: unanswered requests, except those that
-// their object gave up, and requests without endpoints.
+// Missing counts what a table still lacks of what was held for reasons of these kinds, except what its object gave up.
 func (l *Loss) Missing(kinds []Code) (n int) {
 	if slices.ContainsFunc(kinds, Code.Loses) {
 		n = l.missing
-	}
-	if slices.Contains(kinds, NamespaceLost) {
-		n = max(n, l.missingRoutes)
 	}
 	if slices.Contains(kinds, BackendsLost) {
 		n += l.drained
@@ -74,16 +64,14 @@ func (l *Loss) Missing(kinds []Code) (n int) {
 type Held struct {
 	// Since is when that began. Until it ends, losses within the window before it count.
 	Since time.Time
-	// Ongoing means that the caller keeps objects because of an accident that began within the window. It may continue, so every
-	// further object that loses all its routes is suspicious, and a loss of 5 % of the endpoints.
+	// Ongoing means that objects are kept because of an accident within the window: any further lost object is suspicious.
 	Ongoing bool
-	// Aged means that the served table is older than a hold, as after a long outage: teams may have deleted what is missing, so only
-	// a loss of more than half is suspicious.
+	// Aged means that the served table is older than a hold, as after a long outage: only a loss of more than half is
+	// suspicious.
 	Aged bool
 }
 
-// Judge compares a table with the served one, which may be nil. Call it for every completed read, even without a change; now is
-// the time of the read.
+// Judge compares a table with the served one, which may be nil. Call it for every completed read, even without a change.
 func (g *Guard) Judge(served, other *table.Table, held Held, now time.Time) *Loss {
 	g.follow(served)
 	g.held, g.judged = held, now
@@ -105,39 +93,32 @@ func (g *Guard) Judge(served, other *table.Table, held Held, now time.Time) *Los
 	d := g.difference(other)
 	l.answered = func(q member) bool { return g.counted()[requests][q]+d.counts[requests][q] > 0 }
 	for _, k := range []aspect{requests, backends} {
-		for _, q := range d.all(k).gone {
+		for _, q := range d.changes[k].gone {
 			l.requests[q] = struct{}{}
 		}
 	}
-	if n := g.size(set{aspect: requests}); n > 0 {
+	if n := g.size(requests); n > 0 {
 		l.Share = float64(len(l.requests)) / float64(n)
-	}
-	if l.Reason == NamespaceLost {
-		l.namespaces = g.lostNamespaces(d)
 	}
 	if g.cfg.MaxLoss < 1 {
 		l.missing = d.missing
 	}
 	if g.cfg.MaxBackendLoss < 1 {
-		l.drained = len(d.all(backends).gone)
+		l.drained = len(d.changes[backends].gone)
 	}
-	l.missingRoutes = d.missingRoutes
 	return l
 }
 
-// Forgive forgets earlier losses, because they were accepted or their time has passed: later tables are compared with this one
-// only.
+// Forgive forgets earlier losses, because they were accepted or their time has passed.
 func (g *Guard) Forgive(served *table.Table) {
 	g.base, g.census, g.memo = served, nil, nil
 	clear(g.windows)
 }
 
-// returnTolerance is the share of the older members that may be missing from a table that counts as a return to an earlier state:
-// the cluster keeps changing during a repair.
+// returnTolerance is the share of the older members that a return to an earlier state may lack: the cluster keeps changing.
 const returnTolerance = 0.05
 
-// window remembers which members of a set were recently gained and lost. Together with the set that is served now, this is
-// everything that was served within the window. Its size depends on the changes, not on the tables.
+// window remembers which members were recently gained and lost. Its size depends on the changes, not on the tables.
 type window struct {
 	gained map[member]time.Time // members that did not exist when the window began
 	lost   map[member]loss      // members that no longer exist
@@ -148,15 +129,13 @@ type loss struct {
 	young bool // it was gained within the window
 }
 
-// count is how much a table lacks.
 type count struct{ missing, all int }
 
 func (c count) beyond(share float64) bool {
 	return c.all > 0 && float64(c.missing) > share*float64(c.all)
 }
 
-// since counts everything that was served within the window, and how much of it is missing after the change. size is the size of
-// the served set.
+// since counts everything that was served within the window, and how much of it is missing after the change.
 func (w *window) since(c *change, size int) count {
 	missing := len(w.lost) + len(c.gone)
 	for _, m := range c.come {
@@ -167,8 +146,7 @@ func (w *window) since(c *change, size int) count {
 	return count{missing, size + len(w.lost)}
 }
 
-// older counts the members that existed when the window began, and how many of them are missing after the change. Later additions
-// do not make up for them.
+// older does so for the members that existed when the window began. Later additions do not make up for them.
 func (w *window) older(c *change, size int) count {
 	young := 0
 	for _, l := range w.lost {
@@ -190,15 +168,13 @@ func (w *window) older(c *change, size int) count {
 	return count{missing, size - len(w.gained) + len(w.lost) - young}
 }
 
-// returns reports whether the change undoes additions within the window: hardly any of the members that existed when the window
-// began is missing afterwards.
+// returns reports whether the change undoes additions within the window: hardly any of the older members is missing.
 func (w *window) returns(c *change, size int) bool {
 	old := w.older(c, size)
 	return old.all > 0 && !old.beyond(returnTolerance)
 }
 
-// apply records that the change was served at a time. size is the size of the set before it. Members that were added within the
-// window and disappear in a return never count as lost.
+// apply records that the change was served. Members that were added within the window and disappear in a return are not lost.
 func (w *window) apply(c *change, size int, at time.Time) {
 	if len(c.gone) > 0 && w.returns(c, size) {
 		c = w.forgetYoung(c)
@@ -220,7 +196,6 @@ func (w *window) apply(c *change, size int, at time.Time) {
 	}
 }
 
-// forgetYoung stops counting lost young members as losses, and returns the change without those that it removes.
 func (w *window) forgetYoung(c *change) *change {
 	maps.DeleteFunc(w.lost, func(_ member, l loss) bool { return l.young })
 	rest := *c
@@ -235,8 +210,8 @@ func (w *window) forgetYoung(c *change) *change {
 	return &rest
 }
 
-// expire forgets additions and losses older than the span. During a hold, when since is not zero, it keeps the entries that were
-// in the window when the hold began: otherwise the held table would pass without a release.
+// expire forgets what is older than the span. During a hold it keeps what was in the window when the hold began: otherwise the
+// held table would pass without a release.
 func (w *window) expire(span time.Duration, now, since time.Time) {
 	old := func(at time.Time) bool {
 		return now.Sub(at) >= span && (!at.Before(since) || since.Sub(at) >= span)

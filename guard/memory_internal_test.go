@@ -46,8 +46,8 @@ func TestMemoryOfTheWindowIsBounded(t *testing.T) {
 				held.Since = now
 			}
 			for what, n := range map[string][2]int{
-				"requests": {len(g.window(set{aspect: requests}).lost), len(g.window(set{aspect: requests}).gained)},
-				"backends": {len(g.window(set{aspect: backends}).lost), len(g.window(set{aspect: backends}).gained)},
+				"requests": {len(g.window(requests).lost), len(g.window(requests).gained)},
+				"backends": {len(g.window(backends).lost), len(g.window(backends).gained)},
 			} {
 				if max(n[0], n[1]) > test.most {
 					t.Fatalf("%d changes in each read: round %d: %d lost and %d gained %s, want %d at most",

@@ -21,8 +21,8 @@ func (e *DecodeError) Error() string { return fmt.Sprintf("decode %s: %v", e.Ref
 // Unwrap returns the cause.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// DecodeJSON decodes one object of the kind from JSON. It uses the caller's kind and ignores the kind in the text. The error is a
-// *DecodeError, also for an unknown kind, which is a programming error. The result keeps no reference to data.
+// DecodeJSON decodes one object, and ignores the kind in the text. The error is a *DecodeError, also for an unknown kind. The
+// result keeps no reference to data.
 func DecodeJSON(kind Kind, data []byte) (o Object, err error) {
 	if decode := decoders[kind]; decode != nil {
 		o, err = decode(data)
@@ -41,7 +41,6 @@ var decoders = map[Kind]func([]byte) (Object, error){
 	KindNamespace: decode[jsonNamespace],
 }
 
-// slimmer is the JSON form of an object that can convert itself to the slim form.
 type slimmer interface{ slim() Object }
 
 func decode[T slimmer](data []byte) (Object, error) {
@@ -119,7 +118,6 @@ func (m *jsonMeta) slim() Meta {
 	return slim
 }
 
-// name returns the name, for kinds that keep no other metadata.
 func (m *jsonMeta) name() (namespace, name string) {
 	if m == nil {
 		return "", ""
@@ -140,7 +138,7 @@ func slimTLS(in []*jsonTLS, nulls *Nulls) []TLS {
 	return out
 }
 
-// entries yields the entries of a list at a place, except null entries, whose places it adds to nulls.
+// entries yields the entries of a list at a place, except nulls, whose places it adds.
 func entries[T any](nulls *Nulls, place string, list []*T) iter.Seq2[int, *T] {
 	return func(yield func(int, *T) bool) {
 		for i, entry := range list {

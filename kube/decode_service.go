@@ -81,7 +81,6 @@ type jsonEndpointPort struct {
 	AppProtocol string `json:"appProtocol"`
 }
 
-// slimPorts converts a list of ports. It replaces null entries and records them in nulls.
 func slimPorts(in []*jsonEndpointPort, nulls *Nulls, list string) []EndpointPort {
 	out := make([]EndpointPort, 0, len(in))
 	for _, p := range entries(nulls, list, in) {

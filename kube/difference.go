@@ -2,9 +2,8 @@ package kube
 
 import "slices"
 
-// Difference returns what two intents do not share: the objects of i that after lacks, and those that only after has.
-// Objects are equal if their pointers are, so it costs one comparison of pointers for each object, and no allocation for
-// what both have. The lists are in the order of the intents. Default filters are not compared.
+// Difference returns the objects of i that after lacks, and those that only after has, in the order of the intents. It compares
+// pointers. Default filters are not compared.
 func (i *Intent) Difference(after *Intent) (gone, fresh *Intent) {
 	gone, fresh = new(Intent), new(Intent)
 	gone.Ingresses, fresh.Ingresses = unshared(i.Ingresses, after.Ingresses)

@@ -1,15 +1,8 @@
-// Package kube defines the result of one complete read of a cluster: slim, immutable objects and the snapshot that contains them.
+// Package kube defines the result of one complete read of a cluster: slim, immutable objects with only the fields that the
+// compiler reads, and the snapshot that contains them. It uses no network, log or clock.
 //
-// The objects have only the fields that the compiler reads; managed fields, the last-applied annotation, status and everything
-// unknown are dropped when decoding. The package uses no network, log or clock: the packages under source fill a [Snapshot], and
-// package compile reads it.
-//
-// # Identity means unchanged
-//
-// A source that reads the same bytes of an object again returns the same pointer as in its previous snapshot. Equal pointers
-// therefore prove that nothing changed; unequal ones prove nothing. Caches of earlier work use the pointer as key.
-//
-// # Decoding
+// A source that reads the same bytes of an object again returns the same pointer. Equal pointers therefore prove that nothing
+// changed; unequal ones prove nothing. Caches of earlier work use the pointer as key.
 //
 // [DecodeJSON] decodes one object and reports its errors ([*DecodeError]). As in encoding/json, field names match regardless of
 // case, and unknown fields are ignored.
@@ -40,7 +33,6 @@ const (
 	KindEndpointSlice Kind = "EndpointSlice"
 )
 
-// apiVersions are the API versions in which the kinds are read.
 var apiVersions = map[Kind]string{
 	KindIngress: "networking.k8s.io/v1", KindRouteGroup: "zalando.org/v1", KindEndpointSlice: "discovery.k8s.io/v1",
 	KindService: "v1", KindEndpoints: "v1", KindNamespace: "v1",
@@ -49,8 +41,7 @@ var apiVersions = map[Kind]string{
 // APIVersion returns the API version in which sources read the kind, or "" for a kind that none reads.
 func (k Kind) APIVersion() string { return apiVersions[k] }
 
-// Ref identifies an object: the owner of a route, or the object with a problem. The zero Ref owns what no object requested, such
-// as the health-check routes.
+// Ref identifies an object. The zero Ref owns what no object requested, such as the health-check routes.
 type Ref struct {
 	Kind      Kind   `json:"kind,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
@@ -99,8 +90,8 @@ type Meta struct {
 	Labels      Pairs
 	// Created is the time of creation in seconds since 1970, or 0 if unknown.
 	Created int64
-	// Changed is when the object was last changed, and by which field manager, as in "2026-11-22T10:00:00Z kubectl-apply": from the
-	// newest of its managed fields, except fields of subresources. Empty if no field has a time.
+	// Changed is when the object was last changed, and by which field manager: "2026-11-22T10:00:00Z kubectl-apply". Fields of
+	// subresources do not count.
 	Changed string
 }
 
@@ -123,8 +114,7 @@ func LastChange(fields iter.Seq2[time.Time, string]) string {
 	return at.UTC().Format(time.RFC3339) + " " + by
 }
 
-// Nulls are the places in the lists of an object that contained a null, which counts as absent: "spec.rules[0]". Nil if there are
-// none.
+// Nulls are the places in the lists of an object that contained a null, which counts as absent: "spec.rules[0]".
 type Nulls []string
 
 // NamespaceOrDefault returns ns, or "default" for the empty namespace, for lookups of Services and Endpoints.
@@ -135,8 +125,7 @@ func NamespaceOrDefault(ns string) string {
 	return ns
 }
 
-// BadObject is an item of a list that could not be decoded. It is a problem of that object only; the others of its list are in
-// the snapshot.
+// BadObject is an item of a list that could not be decoded: a problem of that object only.
 type BadObject struct {
 	Ref Ref
 	Err error
@@ -147,8 +136,7 @@ type Intent struct {
 	Ingresses   []*Ingress
 	RouteGroups []*RouteGroup
 
-	// DefaultFilters are the default filters of services; nil if no folder is configured. The pointer changes only when a text
-	// does.
+	// DefaultFilters are those of services; nil if no folder is configured. The pointer changes only when a text does.
 	DefaultFilters *DefaultFilters
 }
 
@@ -189,17 +177,15 @@ func objectsOf[T interface{ ServiceKey() ServiceKey }](list []T, takes func(Serv
 	return some
 }
 
-// Snapshot contains every object of one complete read, in the order of the lists: intent and backends.
-// It is immutable: neither the slices nor the objects may be changed after a source has returned it. The zero Snapshot is an
+// Snapshot contains every object of one complete read, in the order of the lists. It is immutable. The zero Snapshot is an
 // empty cluster.
 type Snapshot struct {
 	// Revision is the revision up to which the snapshot is complete: the lowest of its lists, 0 if the source has none.
 	Revision Revision
 
-	// Newest is the highest revision of the lists: the snapshot contains nothing newer. It is not below Revision, unless it is 0,
-	// because the source has no revisions or sets only Revision. After a consistent read the two are as close as the lists were
-	// in time. Otherwise the list of a kind without writes can keep the revision of its last write, and Revision stays behind
-	// while other kinds change; Newest grows with every change.
+	// Newest is the highest revision of the lists, or 0: the snapshot contains nothing newer. The list of a kind without writes
+	// can keep the revision of its last write, so Revision stays behind while other kinds change; Newest grows with every
+	// change.
 	Newest Revision
 
 	Intent
@@ -230,8 +216,7 @@ func (s *Snapshot) Add(o Object) {
 	}
 }
 
-// DefaultFilters is the content of a folder of default filter files. Err is why the folder could not be read; then Texts is
-// empty.
+// DefaultFilters is the content of a folder of default filter files, or why the folder could not be read.
 type DefaultFilters struct {
 	Texts map[ServiceKey]string
 	Err   error `json:"-"`
@@ -263,8 +248,8 @@ func (k ServiceKey) Compare(o ServiceKey) int {
 	return cmp.Or(strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Name, o.Name))
 }
 
-// SameObjects reports whether both snapshots hold identical objects in the same order. Then they compile to the same table,
-// whatever their revisions. It compares pointers: O(objects), no allocation.
+// SameObjects reports whether both hold identical objects in the same order: then they compile to the same table. It compares
+// pointers, without allocation.
 func (s *Snapshot) SameObjects(o *Snapshot) bool {
 	if s == o || s == nil || o == nil {
 		return s == o
@@ -277,8 +262,8 @@ func (s *Snapshot) SameObjects(o *Snapshot) bool {
 type Selection struct {
 	// Namespace is the only namespace to read; empty means all.
 	Namespace string
-	// Selectors are label selectors by kind: equality, or existence if the value is empty. An object must match all selectors of its
-	// kind. A kind without a selector is not in the map.
+	// Selectors are label selectors by kind: equality, or existence if the value is empty. An object must match all of its
+	// kind.
 	Selectors map[Kind]map[string]string
 }
 
@@ -297,8 +282,8 @@ func (s *Selection) Takes(kind Kind, namespace string, label func(string) (strin
 
 // ReadOptions are options of a read.
 type ReadOptions struct {
-	// Consistent requests a read that is not older than any write acknowledged before the read began. A source that reads through
-	// a cache bypasses it. Otherwise a read is only never older than the source's previous read.
+	// Consistent requests a read that is not older than any write acknowledged before it began, so it bypasses caches.
+	// Otherwise a read is only never older than the previous one.
 	Consistent bool
 }
 
@@ -315,8 +300,8 @@ func (e *ReadError) Error() string { return fmt.Sprintf("%s %s: %v", e.Verb, e.R
 // Unwrap returns the cause.
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Pairs are the annotations or the labels of an object, sorted by key, each key once; nil if there are none. They must not be
-// changed. A slice takes a fraction of the memory of a map, and a cluster has tens of thousands of them.
+// Pairs are the annotations or the labels of an object, sorted by key; nil if there are none. A cluster has tens of thousands,
+// and a slice takes a fraction of the memory of a map.
 type Pairs []Pair
 
 // Pair is one annotation or label.

@@ -71,7 +71,7 @@ func (i *Ingress) WithMeta(m Meta) Routed { return &Ingress{m, i.Spec, i.Nulls} 
 // WithMeta implements [Routed].
 func (r *RouteGroup) WithMeta(m Meta) Routed { return &RouteGroup{m, r.Spec, r.Nulls} }
 
-// Version is an object at some time, in a form with JSON: one of the fields is set, or none for an object that did not exist.
+// Version is an object at some time as JSON: one of the fields is set, or none for an object that did not exist.
 type Version struct {
 	Ingress    *Ingress    `json:"ingress,omitempty"`
 	RouteGroup *RouteGroup `json:"routegroup,omitempty"`
@@ -146,8 +146,7 @@ type TLS struct{ SecretName string }
 // Ref implements [Object].
 func (i *Ingress) Ref() Ref { return Ref{KindIngress, i.Namespace, i.Name} }
 
-// RouteGroup is a zalando.org/v1 RouteGroup. Backend types and algorithms are kept as written, so that an unknown one is a matter
-// of validation, not of decoding.
+// RouteGroup is a zalando.org/v1 RouteGroup. Backend types and algorithms are kept as written: validation checks them.
 type RouteGroup struct {
 	Meta
 	Spec  *RouteGroupSpec // nil if the object has none

@@ -22,8 +22,7 @@ type ServicePort struct {
 	TargetPort TargetPort
 }
 
-// TargetPort is a number or a name, which makes a difference: "443" is a name, 443 a number. The zero value is a target port that
-// is not set.
+// TargetPort is a number or a name: "443" is a name, 443 a number. The zero value is not set.
 type TargetPort struct {
 	Set    bool
 	IsName bool
@@ -75,8 +74,7 @@ type EndpointPort struct {
 	AppProtocol string // EndpointSlice only
 }
 
-// EndpointSlice is a discovery.k8s.io/v1 EndpointSlice. Service is the service that it belongs to, from the label
-// [ServiceNameLabel], or "" without the label. Other labels and all annotations are dropped.
+// EndpointSlice is a discovery.k8s.io/v1 EndpointSlice. Service is its label [ServiceNameLabel]; all others are dropped.
 type EndpointSlice struct {
 	Namespace string
 	Name      string

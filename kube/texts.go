@@ -1,10 +1,8 @@
 package kube
 
-// Texts are texts of objects, to store equal ones once: namespaces, labels, filters and zones repeat in thousands of objects. The zero
-// value is ready.
+// Texts stores equal texts of objects once: namespaces, labels, filters and zones repeat in thousands. The zero value is ready.
 type Texts struct{ known map[string]string }
 
-// maxTexts limits the memory of Texts.
 const maxTexts = 16_384
 
 // Share replaces the texts of an object, which nothing else uses yet, with equal texts of earlier objects.

@@ -10,7 +10,6 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// entry is a route prepared for matching.
 type entry struct {
 	route      *eskip.Route
 	patterns   []pattern // one for Path or PathSubtree; none in the root stage; more only for a refused route
@@ -27,14 +26,7 @@ type builder struct {
 	catalogue *catalogue.Catalogue
 }
 
-func newBuilder(o Options) *builder {
-	return &builder{options: o, exprs: expressions{}, catalogue: catalogue.New(catalogue.Options{
-		ForwardBackendURL: o.ForwardBackendURL, DisabledFilters: o.DisabledFilters, ExtraFilters: o.ExtraFilters,
-		ExtraPredicates: o.ExtraPredicates, Zone: o.Zone,
-	})}
-}
-
-// entry fills in the entry of a route. It still builds every condition of a refused route that can be evaluated.
+// entry fills in the entry of a route, with every condition of a refused one that can be evaluated.
 func (b *builder) entry(e *entry, r *eskip.Route) {
 	e.route = r
 	if reason, err := b.catalogue.Check(r); err != nil {
@@ -48,7 +40,6 @@ func (b *builder) entry(e *entry, r *eskip.Route) {
 	}
 }
 
-// predicates builds the conditions of the predicates without a field in eskip.Route, from left to right.
 func (b *builder) predicates(e *entry) {
 	for _, p := range e.route.Predicates {
 		switch p.Name {
@@ -72,7 +63,7 @@ func (b *builder) predicates(e *entry) {
 		if p.Name != "TrafficSegment" {
 			e.weight++
 		}
-		c := condition{test: undecidedTest, chance: -1, why: "is a predicate that only the proxies know"}
+		c := condition{test: undecidedTest, why: "is a predicate that only the proxies know"}
 		if !slices.Contains(b.options.ExtraPredicates, p.Name) {
 			c = b.condition(p)
 		}
@@ -83,7 +74,6 @@ func (b *builder) predicates(e *entry) {
 
 func undecidedTest(*request) verdict { return maybe }
 
-// paths determines the route's places in the tree of paths.
 func (b *builder) paths(e *entry) {
 	add := func(text string, subtree bool) {
 		if text != "" { // otherwise it is not a path predicate
@@ -112,7 +102,7 @@ func (b *builder) fields(e *entry) {
 		e.weight++
 		x, err := b.exprs.get(text)
 		if err != nil {
-			x, err = b.exprs.get(meantHost(text))
+			x, err = b.exprs.get(strings.ReplaceAll(text, "*[.]", "[^.]+[.]")) // the probable meaning of a wildcard, for warnings
 		}
 		if err != nil {
 			e.partly = true
@@ -151,12 +141,8 @@ func (b *builder) fields(e *entry) {
 	e.conditions = append(e.conditions, others...)
 }
 
-// meantHost returns the probable meaning of a wildcard in the host of an Ingress, which the compiler keeps and no proxy can
-// compile. It is used only for warnings.
-func meantHost(expr string) string { return strings.ReplaceAll(expr, "*[.]", "[^.]+[.]") }
-
-// headers appends one condition for each distinct header name in canonical case; their number also counts for the weight. If
-// there are several spellings of a name, the reference keeps an arbitrary one.
+// headers appends one condition for each distinct header name in canonical case; their number also counts for the weight. Of
+// several spellings of a name the reference keeps an arbitrary one.
 func (e *entry) headers(headers map[string][]string, of func(name string) eskip.Route, testOf func(string) (func(string) bool, error)) {
 	spellings := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -180,7 +166,7 @@ func (e *entry) headers(headers map[string][]string, of func(name string) eskip.
 			})
 		}
 		e.conditions = append(e.conditions, condition{
-			text: field(of(spellings[key][0])), why: "names one header in several spellings; a proxy keeps an arbitrary one", chance: -1,
+			text: field(of(spellings[key][0])), why: "names one header in several spellings; a proxy keeps an arbitrary one",
 			test: func(r *request) verdict {
 				first := verdictOf(alternatives[0](r.header[key]))
 				for _, other := range alternatives[1:] {
@@ -202,7 +188,6 @@ func (e *entry) ask(r *request) verdict {
 	return v
 }
 
-// open returns the undecided conditions and the failed ones.
 func (e *entry) open(r *request) (open, failed []*condition) {
 	for i := range e.conditions {
 		switch c := &e.conditions[i]; c.test(r) {

@@ -11,13 +11,12 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Contest constructs requests that two routes both match, and that the first one gets, or may get, without other routes: the
-// plainest first. The requests differ in the properties that decide which other routes match, too: the depth of the path and its
-// last slash, the method, and the port. They contain only what the routes require. Use [Table.Find] to see which route each one
-// gets.
+// Contest constructs requests that two routes both match, and that the first one may get without other routes, the plainest
+// first. They differ in the properties that decide which other routes match, too: the depth of the path and its last slash, the
+// method, and the port.
 //
-// complete means that the result is conclusive: if the first route gets any request of the second one, it also gets one of these,
-// unless a route that is not [Literal] prevents it. At most most requests are tried; tried is their number.
+// complete means that the result is conclusive: if the first route gets any request of the second one, it also gets one of
+// these, unless a route that is not [Literal] prevents it. At most most requests are tried; tried is their number.
 func (t *Table) Contest(by, of *eskip.Route, most int) (requests []Request, tried int, complete bool) {
 	m := &meeting{table: t, path: pathShape{tail: tailAny}, header: map[string][]string{}, query: url.Values{}, complete: true}
 	if !m.add(by) || !m.add(of) || !m.expressions() {
@@ -41,7 +40,7 @@ func (t *Table) gets(route *eskip.Route, in Request) bool {
 	return slices.ContainsFunc(res.Outcomes, func(o Outcome) bool { return o.Route == route })
 }
 
-// Reach returns how many routes of the table may match a request for a host: [Table.Find] checks all of these.
+// Reach returns how many routes [Table.Find] checks for a host.
 func (t *Table) Reach(host string) int {
 	return len(t.routes.hosts[hostKey(host)]) + len(t.routes.loose)
 }
@@ -53,7 +52,7 @@ const (
 	maxMeetMethods = 16
 )
 
-// requests returns every combination of a host, a path and a method, but at most most of them; then m is not complete.
+// requests returns every combination of a host, a path and a method, but at most most of them.
 func (m *meeting) requests(most int) []Request {
 	facts := m.table.facts()
 	if len(m.cookies) > 0 {
@@ -83,7 +82,6 @@ func (m *meeting) requests(most int) []Request {
 	return all
 }
 
-// someHosts returns hosts with all names that the routes have in common, and with a port where that can matter.
 func (m *meeting) someHosts(f *facts) []string {
 	var hosts []string
 	switch {
@@ -107,7 +105,6 @@ func (m *meeting) someHosts(f *facts) []string {
 	return hosts[:min(len(hosts), maxMeetHosts)]
 }
 
-// someMethods returns one method if no route of the table names any, otherwise all methods that can make a difference.
 func (m *meeting) someMethods(f *facts) []string {
 	if m.methods != nil {
 		return slices.Compact(slices.Sorted(slices.Values(m.methods)))

@@ -16,7 +16,7 @@ func (t *Table) Find(in Request) Result {
 	}
 	s := search{r: r, key: hostKey(r.host)}
 	n := cmp.Or(t.options.Candidates, DefaultCandidates)
-	t.routes.visit(r.segments, s.key, n > 0, s.take)
+	t.routes.visit(r.segments, s.key, s.take)
 	s.close()
 	res := Result{Host: r.host, Path: r.path, Outcomes: outcomes(s.groups, r.segments)}
 	for i := range res.Outcomes {
@@ -61,7 +61,6 @@ type loser struct {
 	open    []*condition
 }
 
-// take is called for each entry in the order of the search. It continues after the winner, to find the next best.
 func (s *search) take(rank string, e *entry) bool {
 	if hits := s.last.hits; len(hits) > 0 && (hits[0].e.weight != e.weight || hits[0].rank != rank) {
 		s.close()
@@ -134,8 +133,8 @@ func (s *search) candidates(sameHost []*entry, n int) []Candidate {
 	return all
 }
 
-// distance measures how far a route is from a match: the number of predicates that do not hold. A wrong path counts more than one
-// predicate, and a wrong host more than two: users seldom look for routes of other hosts.
+// distance measures how far a route is from a match: a wrong path counts more than one predicate, and a wrong host more than
+// two.
 func (l loser) distance() int {
 	d := 2 * len(l.failed)
 	if l.offPath {
@@ -170,11 +169,10 @@ func (s *search) candidate(l loser) Candidate {
 	return c
 }
 
-// warnings finds routes that would match if the proxy had not refused them.
 func (s *search) warnings(refused *index) []Warning {
 	var all []Warning
 	seen := map[*entry]bool{}
-	refused.visit(s.r.segments, s.key, false, func(rank string, e *entry) bool {
+	refused.visit(s.r.segments, s.key, func(rank string, e *entry) bool {
 		if !seen[e] && e.ask(s.r) != no {
 			seen[e] = true
 			all = append(all, Warning{*e.refusal, s.ahead(rank, e.weight), e.partly})
@@ -184,7 +182,6 @@ func (s *search) warnings(refused *index) []Warning {
 	return all
 }
 
-// ahead reports whether a place and weight come before all hits.
 func (s *search) ahead(rank string, weight int) bool {
 	if len(s.groups) == 0 {
 		return true
@@ -225,14 +222,12 @@ func (x *index) add(e *entry) {
 	}
 }
 
-// place is an entry at a place that matches the path of a request. Each place has a rank: more specific places have ranks that
-// sort first.
+// place is an entry at a place that matches the path of a request. More specific places have ranks that sort first.
 type place struct {
 	rank string
 	*entry
 }
 
-// rootRank is the rank of routes without a path predicate: after all places with one.
 const rootRank = "\xff"
 
 func places(entries []*entry, path []string) (found []place) {
@@ -249,25 +244,9 @@ func places(entries []*entry, path []string) (found []place) {
 	return found
 }
 
-// fewEntries is how many routes of a place are shown whatever their host is.
-const fewEntries = 16
-
-// visit calls f with the entries of all places that match the path, in search order, until f returns false. It passes entries
-// that may accept the host and, if near is set, also entries for other hosts at a place with few entries.
-func (x *index) visit(path []string, host string, near bool, f func(rank string, e *entry) bool) {
-	var found []place
-	if near {
-		found = places(x.all, path)
-		count := map[string]int{}
-		for _, p := range found {
-			count[p.rank]++
-		}
-		found = slices.DeleteFunc(found, func(p place) bool {
-			return count[p.rank] > fewEntries && p.hosts != nil && !slices.Contains(p.hosts, host)
-		})
-	} else {
-		found = append(places(x.hosts[host], path), places(x.loose, path)...)
-	}
+// visit calls f with the entries that may accept the host and the path, in search order, until f returns false.
+func (x *index) visit(path []string, host string, f func(rank string, e *entry) bool) {
+	found := append(places(x.hosts[host], path), places(x.loose, path)...)
 	slices.SortStableFunc(found, func(a, b place) int {
 		return cmp.Or(strings.Compare(a.rank, b.rank), cmp.Compare(b.weight, a.weight), strings.Compare(a.route.Id, b.route.Id))
 	})

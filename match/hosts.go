@@ -13,7 +13,6 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// expression is a regular expression that is compiled on first use: a table has tens of thousands.
 type expression struct {
 	plain []plainHost // if not nil, the meaning of the expression, which then is never compiled
 	hosts []string    // keys of plain
@@ -29,7 +28,6 @@ func (x *expression) match(s string) bool {
 
 type expressions map[string]*expression
 
-// get returns the expression of a text, or its error.
 func (all expressions) get(text string) (*expression, error) {
 	if x := all[text]; x != nil {
 		return x, nil
@@ -64,7 +62,6 @@ func keysOf(hosts []plainHost) (keys []string) {
 	return keys
 }
 
-// plainHost is one host, optionally followed by a dot and a port.
 type plainHost struct {
 	name string
 	port bool // a dot and a port may follow
@@ -85,7 +82,7 @@ func (h plainHost) match(s string) bool {
 // portExpr is what the compilers of this project and of the reference append to a host.
 const portExpr = "[.]?(:[0-9]+)?"
 
-// plainHosts parses expressions of the form ^(a[.]b[.]?(:[0-9]+)?|c)$ and ^a[.]b$. It returns nil for any other.
+// plainHosts parses expressions of the form ^(a[.]b[.]?(:[0-9]+)?|c)$ and ^a[.]b$; nil for any other.
 func plainHosts(expr string) []plainHost {
 	body, ok := strings.CutPrefix(expr, "^")
 	body, end := strings.CutSuffix(body, "$")
@@ -111,8 +108,7 @@ func plainHosts(expr string) []plainHost {
 	return hosts
 }
 
-// hostKey returns the common key of requests for one host: the host without a port and trailing dot. Everything that a
-// plainHost matches has the same key as its name.
+// hostKey returns the host without a port and trailing dot: all that a plainHost matches has the same key.
 func hostKey(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.Trim(host[i+1:], "0123456789") == "" {
 		host = host[:i]
@@ -120,13 +116,13 @@ func hostKey(host string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// RoutesFor yields the routes of a large table that can match requests for some hosts, with or without ports: a table of
-// these is enough to find the route of such a request. It unpacks only blocks with such routes.
+// RoutesFor yields the routes of a large table that can match requests for some hosts: a table of these is enough to find the
+// route of such a request. It unpacks only blocks with such routes.
 func RoutesFor(list table.List, hosts ...string) iter.Seq[*table.Route] {
 	keys := keysFor(hosts)
 	return func(yield func(*table.Route) bool) {
 		for _, b := range list.Blocks() {
-			if index := indexOf(b); !index.any && !anyIn(index.keys, keys) {
+			if !indexOf(b).mayHave(keys) {
 				continue
 			}
 			for _, r := range b.OfHosts(forHosts(keys)) {
@@ -138,15 +134,22 @@ func RoutesFor(list table.List, hosts ...string) iter.Seq[*table.Route] {
 	}
 }
 
-// blockIndex has the keys of the hosts in a block.
 type blockIndex struct {
 	any  bool // some routes are not limited to plain hosts
 	keys map[string]bool
 }
 
+func (x *blockIndex) mayHave(keys map[string]bool) bool {
+	for key := range keys {
+		if x.keys[key] {
+			return true
+		}
+	}
+	return x.any
+}
+
 type blockIndexMemo struct{}
 
-// indexOf returns the index of a block, which is made once.
 func indexOf(b *table.Block) *blockIndex {
 	return b.Memo(blockIndexMemo{}, func() any {
 		x := &blockIndex{keys: make(map[string]bool)}
@@ -166,20 +169,6 @@ func indexOf(b *table.Block) *blockIndex {
 	}).(*blockIndex)
 }
 
-// anyIn reports whether two sets share a key.
-func anyIn(a, b map[string]bool) bool {
-	if len(a) < len(b) {
-		a, b = b, a
-	}
-	for key := range b {
-		if a[key] {
-			return true
-		}
-	}
-	return false
-}
-
-// keysFor returns the keys of hosts, in the spellings that predicates may see.
 func keysFor(hosts []string) map[string]bool {
 	keys := map[string]bool{}
 	for _, host := range hosts {
@@ -190,8 +179,7 @@ func keysFor(hosts []string) map[string]bool {
 	return keys
 }
 
-// forHosts returns a function that selects routes by their host expressions, which are separated by line feeds as in
-// table.Route.
+// forHosts returns a function that selects routes by their host expressions, in the form of table.Route.
 func forHosts(keys map[string]bool) func(expressions string) bool {
 	may := func(expr string) bool {
 		accepted := keysOf(plainHosts(expr))

@@ -3,7 +3,6 @@
 package match_test
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -31,21 +30,16 @@ func FuzzFindEqualsScan(f *testing.F) {
 			want := slowFind(routes, o, in)
 			res := table.Find(in)
 			got := []string{}
-			total := 0.0
 			for _, out := range res.Outcomes {
 				id := ""
 				if out.Route != nil {
 					id = out.Route.Id
 				}
 				got = append(got, id)
-				total += out.Share
 			}
 			slices.Sort(got)
 			if !slices.Equal(got, want) {
 				t.Fatalf("%+v, %+v: outcomes %q, want %q\n%s", o, in, got, want, text)
-			}
-			if known := res.Outcomes[0].Share >= 0; known && math.Abs(total-1) > 1e-9 {
-				t.Fatalf("%+v: shares add up to %v: %+v", in, total, res.Outcomes)
 			}
 		}
 	})

@@ -1,23 +1,16 @@
-// Package match finds the route that a request reaches, as Skipper does.
+// Package match finds the route that a request reaches, as Skipper v0.27.65 does: its order of places in the tree of paths and
+// of weights at one place, its normalisation of paths and hosts, its predicates with their quirks, and the routes that it
+// refuses or drops. [New] builds a [Table] from the routes that a proxy loads. [Table.Find] evaluates one [Request] and returns
+// which route wins, which come next and why they lost, and which would have matched if the proxy had not refused them.
 //
-// [New] builds a [Table] from the routes that a proxy loads. [Table.Find] evaluates one [Request] and returns which route wins,
-// which come next and why they lost, and which routes would have matched if the proxy had not refused them.
-//
-// # Guarantees
-//
-// The answer equals Skipper v0.27.65: its order of places in the tree of paths and of weights at one place, its normalisation of
-// paths and hosts, its predicates with their quirks, and the routes that it refuses or drops. The package never guesses. Routes
-// of equal weight at one place, and predicates that are random, use the clock or need an unknown address, lead to several
-// outcomes instead of one. Each outcome has its conditions and, where it can be computed, its share of the requests.
-//
-// A Table is immutable and safe for concurrent use. The package does no I/O, reads no clock and does not log.
-//
-// # What it does not do
+// The package never guesses: routes of equal weight at one place, and predicates that are random, use the clock or need an
+// unknown address, lead to several outcomes instead of one, each with its conditions.
 //
 // Only the first lookup is evaluated: filters do not run, so a <loopback> is not followed. The request must contain the headers
-// that a proxy adds itself (-forwarded-headers), and the table the routes that it adds or edits itself (-default-filters,
-// -edit-route, -clone-route). Whether a filter exists may depend on flags, and whether its constructor accepts the arguments may
-// depend on files and networks; such routes count as valid, and [Outcome.Notes] names the dependency.
+// that a proxy adds itself, and the table the routes that it adds or edits itself. Filters whose constructors depend on flags,
+// files or networks count as valid, and [Outcome.Notes] names the dependency.
+//
+// A Table is immutable and safe for concurrent use. The package does no I/O, reads no clock and does not log.
 //
 // Other modules should not import it: it may change with every release.
 package match
@@ -32,7 +25,7 @@ import (
 )
 
 // Options are the settings of the proxies that affect matching. The zero value is a Skipper without flags, except for
-// ValidateQuery, which is on by default in Skipper.
+// ValidateQuery.
 type Options struct {
 	IgnoreTrailingSlash bool   // -ignore-trailing-slash
 	NormalizeHost       bool   // -normalize-host, which -kubernetes implies
@@ -40,12 +33,11 @@ type Options struct {
 	ValidateQuery       bool   // -validate-query
 	ForwardBackendURL   string // -forward-backend-url
 
-	// DisabledFilters are the names of -disabled-filters. ExtraFilters and ExtraPredicates are additional names that a custom
-	// build of Skipper knows: such filters are valid, such predicates are undecided.
+	// DisabledFilters are the names of -disabled-filters. The others are names that a custom build of Skipper knows: such
+	// filters are valid, such predicates are undecided.
 	DisabledFilters, ExtraFilters, ExtraPredicates []string
 
-	// Zone finds the time zones of Before, After and Between, like time.LoadLocation, which reads files. If it is nil, these
-	// predicates are undecided for all zones except UTC.
+	// Zone finds time zones like time.LoadLocation, which reads files. If it is nil, zones other than UTC are undecided.
 	Zone func(name string) (*time.Location, error)
 
 	// Candidates is the number of next best routes in a result, default DefaultCandidates; negative means none.
@@ -66,9 +58,9 @@ const (
 
 // Refusal is a route that a proxy does not use.
 type Refusal struct {
-	Route  *eskip.Route
-	Reason Reason
-	Text   string // the mistake
+	Route  *eskip.Route `json:"-"`
+	Reason Reason       `json:"reason"`
+	Text   string       `json:"text"` // the mistake
 }
 
 // Table holds the routes of a proxy, prepared for requests.
@@ -80,10 +72,13 @@ type Table struct {
 	facts     func() *facts
 }
 
-// New builds a table from the routes of one document, as the parser returns them. It keeps the routes, which must not change
-// afterwards, and returns those that a proxy does not use, in their order.
+// New builds a table from the routes of one document. It keeps them, so they must not change, and returns those that a proxy
+// does not use.
 func New(routes []*eskip.Route, o Options) (*Table, []Refusal) {
-	b := newBuilder(o)
+	b := &builder{options: o, exprs: expressions{}, catalogue: catalogue.New(catalogue.Options{
+		ForwardBackendURL: o.ForwardBackendURL, DisabledFilters: o.DisabledFilters, ExtraFilters: o.ExtraFilters,
+		ExtraPredicates: o.ExtraPredicates, Zone: o.Zone,
+	})}
 	t := &Table{options: o, catalogue: b.catalogue, routes: newIndex(), refused: newIndex()}
 	last := make(map[string]int, len(routes))
 	for i, r := range routes {
@@ -116,12 +111,10 @@ type Result struct {
 	// Host and Path are what predicates see: normalised according to the options, the path decoded and clean.
 	Host, Path string
 
-	// Outcomes are the possible outcomes, in the order of the search. A single one is the answer; otherwise the request is
-	// undecided.
+	// Outcomes are the possible outcomes, in the order of the search. Several mean that the request is undecided.
 	Outcomes []Outcome
 
-	// Candidates are the next best routes: first matching routes of lower rank, then the routes with the fewest predicates that do
-	// not hold.
+	// Candidates are the next best routes: those that match and have a lower rank, then those that fail the fewest predicates.
 	Candidates []Candidate
 
 	// Warnings are routes that match, but that the proxy refused or dropped, the most specific first.
@@ -142,22 +135,20 @@ func (r *Result) Winner() *eskip.Route {
 // Outcome is a route that may win.
 type Outcome struct {
 	// Route is nil if no route matches.
-	Route *eskip.Route
-	// Place is the path predicate that determines the route's place; empty for the root stage.
-	Place string
+	Route *eskip.Route `json:"-"`
+	// Place is the path predicate that determines the route's place, if it has one.
+	Place string `json:"place,omitempty"`
 	// Weight orders routes at one place.
-	Weight int
+	Weight int `json:"weight"`
 	// Params are the values of the wildcards.
-	Params map[string]string
-	// Share is the share of such requests with this outcome, from 0 to 1; negative if unknown.
-	Share float64
+	Params map[string]string `json:"params,omitempty"`
 	// Open are the undecided predicates: all of them hold if the route wins.
-	Open []Undecided
-	// Ties are the ids of routes with the same weight at the same place that also match or may match. Which one wins is arbitrary
-	// and can change with every table that a proxy applies.
-	Ties []string
+	Open []Undecided `json:"undecided,omitempty"`
+	// Ties are the ids of routes with the same weight at the same place that also match or may match: which one wins is
+	// arbitrary.
+	Ties []string `json:"ties,omitempty"`
 	// Notes name the conditions under which a proxy has the route.
-	Notes []string
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Undecided is a predicate that cannot be evaluated outside the proxy.
@@ -192,9 +183,9 @@ const (
 type Warning struct {
 	Refusal
 	// Ahead reports whether the search would have reached the route before all routes that may win.
-	Ahead bool
+	Ahead bool `json:"wins"`
 	// Partly is set if the refusal concerns predicates: the predicates that can be evaluated hold.
-	Partly bool
+	Partly bool `json:"partly,omitempty"`
 }
 
 type hit struct {
@@ -208,112 +199,76 @@ type group struct {
 	ended bool // one of them certainly holds
 }
 
-// outcomes returns the possible outcomes of groups for a path, in the order of the search. One random number per request decides
-// all its TrafficSegments together, so outcomes evaluates each interval of that number separately.
-func outcomes(groups []group, path []string) []Outcome {
-	var ranges []*[2]float64
+// outcomes returns the possible outcomes of groups for a path. One random number per request decides all its TrafficSegments
+// together, so each interval of that number is evaluated separately.
+func outcomes(groups []group, path []string) (all []Outcome) {
+	numbers := []float64{0} // the beginnings of the intervals
 	for _, g := range groups {
 		for _, h := range g.hits {
 			for _, c := range h.open {
 				if c.segment != nil {
-					ranges = append(ranges, c.segment)
+					numbers = append(numbers, c.segment[0], c.segment[1])
 				}
 			}
 		}
 	}
-	o := collector{known: true, shares: map[*entry]float64{}}
-	for _, part := range intervals(ranges) {
-		o.play(groups, part)
-	}
-	return o.list(groups, path)
-}
-
-// collector adds up the shares of routes; the nil entry stands for no route.
-type collector struct {
-	shares map[*entry]float64
-	known  bool // shares can be computed
-}
-
-func (o *collector) play(groups []group, part [2]float64) {
-	left := part[1] - part[0]
-	for _, g := range groups {
-		possible, certain := 0, false
-		for _, h := range g.hits {
-			p, state := h.in(part)
-			switch {
-			case state == no:
-				continue
-			case state == yes:
-				certain = true
-			case p < 0:
-				o.known = false
-			}
-			possible++
-			o.shares[h.e] += left * p
-			if state == maybe {
-				left *= 1 - p
-			}
+	possible := map[*entry]bool{} // nil stands for no route
+	for _, n := range numbers {
+		if n < 1 {
+			mark(possible, groups, n)
 		}
-		if possible > 1 {
-			o.known = false // which of them comes first is arbitrary
-		}
-		if certain {
-			return
-		}
-	}
-	o.shares[nil] += left
-}
-
-// in returns the probability that a hit holds if the random number of the request is in the part.
-func (h hit) in(part [2]float64) (p float64, state verdict) {
-	p, state = 1, yes
-	for _, c := range h.open {
-		switch {
-		case c.segment != nil:
-			if part[0] < c.segment[0] || part[0] >= c.segment[1] {
-				return 0, no
-			}
-		case c.chance < 0:
-			p, state = -1, maybe
-		case p >= 0:
-			p, state = p*c.chance, maybe
-		}
-	}
-	return p, state
-}
-
-func (o *collector) list(groups []group, path []string) []Outcome {
-	var all []Outcome
-	share := func(e *entry) float64 {
-		if o.known {
-			return o.shares[e]
-		}
-		return -1
 	}
 	for _, g := range groups {
 		for i, h := range g.hits {
-			if _, ok := o.shares[h.e]; !ok {
+			if !possible[h.e] {
 				continue
 			}
-			out := Outcome{Route: h.e.route, Weight: h.e.weight, Place: h.e.place(), Share: share(h.e), Open: undecided(h.open)}
+			out := Outcome{Route: h.e.route, Weight: h.e.weight, Place: h.e.place(), Open: undecided(h.open)}
 			if len(h.e.patterns) > 0 {
 				out.Params = h.e.patterns[0].params(path)
 			}
 			for j, other := range g.hits {
-				if _, ok := o.shares[other.e]; ok && i != j && !exclusive(h, other) {
+				if possible[other.e] && i != j && !exclusive(h, other) {
 					out.Ties = append(out.Ties, other.e.route.Id)
 				}
 			}
 			all = append(all, out)
 		}
 	}
-	if _, ok := o.shares[nil]; ok {
-		all = append(all, Outcome{Share: share(nil)})
+	if possible[nil] {
+		all = append(all, Outcome{})
 	}
 	return all
 }
 
-// exclusive reports whether no random number makes both hits hold.
+func mark(possible map[*entry]bool, groups []group, number float64) {
+	for _, g := range groups {
+		certain := false
+		for _, h := range g.hits {
+			v := h.at(number)
+			possible[h.e] = possible[h.e] || v != no
+			certain = certain || v == yes
+		}
+		if certain {
+			return
+		}
+	}
+	possible[nil] = true
+}
+
+func (h hit) at(number float64) verdict {
+	v := yes
+	for _, c := range h.open {
+		switch {
+		case c.segment == nil:
+			v = maybe
+		case number < c.segment[0] || number >= c.segment[1]:
+			return no
+		}
+	}
+	return v
+}
+
 func exclusive(a, b hit) bool {
 	low, high := 0.0, 1.0
 	for _, c := range slices.Concat(a.open, b.open) {

@@ -10,7 +10,6 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// meeting collects the properties that a request needs to match all added routes.
 type meeting struct {
 	table    *Table
 	complete bool
@@ -27,7 +26,6 @@ type meeting struct {
 	remote, xff string
 }
 
-// add adds the conditions of a route. It returns false if no request can meet them.
 func (m *meeting) add(r *eskip.Route) bool {
 	for _, expr := range r.HostRegexps {
 		plain := plainHosts(expr)
@@ -65,8 +63,7 @@ func (m *meeting) add(r *eskip.Route) bool {
 	return true
 }
 
-// expressions compares the expressions for hosts and paths with the known hosts and paths. It returns false if no request can
-// match both.
+// expressions compares expressions with the known hosts and paths. It returns false if no request can match both.
 func (m *meeting) expressions() bool {
 	for _, expr := range m.hostExprs {
 		rx, err := regexp.Compile(expr)
@@ -98,7 +95,6 @@ func (m *meeting) expressions() bool {
 	return true
 }
 
-// begins reports whether a path of the shape may begin with a text.
 func (p *pathShape) begins(text string) bool {
 	front := ""
 	for _, s := range p.segments {

@@ -14,7 +14,7 @@ func trimSlash(p string) string {
 	return p
 }
 
-// segments splits a clean path. A trailing slash is an empty last segment; the root is that segment alone.
+// segments splits a clean path. A trailing slash is an empty last segment.
 func segments(clean string) []string { return strings.Split(clean[1:], "/") }
 
 // Kinds of segments, in the order of the search: see [pattern.rank].
@@ -41,7 +41,6 @@ type pattern struct {
 	dead     bool   // has : or * inside a segment: the route is valid but matches nothing
 }
 
-// parsePattern parses a pattern. An invalid one ends at its free wildcard.
 func parsePattern(text string, subtree, ignoreSlash bool) pattern {
 	clean := catalogue.CleanPath(text)
 	if ignoreSlash && !subtree {
@@ -66,8 +65,8 @@ func parsePattern(text string, subtree, ignoreSlash bool) pattern {
 	return p
 }
 
-// rank returns how specific the pattern is for a path, one byte for each segment, and whether it matches. In the order of ranks,
-// a literal segment comes before a wildcard for one, and that before the rest of the path.
+// rank returns how specific the pattern is for a path, one byte for each segment, and whether it matches. A literal segment
+// sorts before a wildcard for one, and that before the rest of the path.
 func (p *pattern) rank(path []string) (rank string, ok bool) {
 	shape := shapeOf(p)
 	if len(path) < len(shape.segments) {
@@ -91,8 +90,7 @@ func (p *pattern) rank(path []string) (rank string, ok bool) {
 	}
 }
 
-// params returns the values of the wildcards for a path that the pattern matches. Of wildcards with the same name the first one
-// counts.
+// params returns the values of the wildcards. Of those with the same name the first one counts.
 func (p *pattern) params(path []string) map[string]string {
 	found := map[string]string{}
 	set := func(name, val string) {
@@ -123,7 +121,6 @@ func (p *pattern) params(path []string) map[string]string {
 	return found
 }
 
-// shared measures how much of a path agrees with the pattern: leading segments, then letters of the next one.
 func (p *pattern) shared(path []string) int {
 	for i, s := range p.segments {
 		if i == len(path) {
@@ -140,7 +137,6 @@ func (p *pattern) shared(path []string) int {
 	return len(p.segments) << 8
 }
 
-// pathShape describes the paths that a pattern matches, or several patterns together.
 type pathShape struct {
 	segments []string // a single wildcard matches any segment except the empty one, which is a trailing slash
 	tail     byte     // what may follow them
@@ -165,7 +161,6 @@ func shapeOf(p *pattern) pathShape {
 	return s
 }
 
-// meet returns the paths that have both shapes, or false if there is none.
 func (s pathShape) meet(o pathShape) (pathShape, bool) {
 	if len(s.segments) < len(o.segments) {
 		s, o = o, s

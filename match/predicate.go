@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/netip"
 	"net/textproto"
 	"net/url"
@@ -41,17 +40,14 @@ type condition struct {
 
 	test    func(*request) verdict
 	why     string      // why test may return maybe
-	chance  float64     // probability of a maybe; negative if unknown
 	segment *[2]float64 // for a TrafficSegment
 }
 
-// field returns the text of a predicate that has its own field in a route, from a route with only this field.
 func field(r eskip.Route) func() string {
 	r.BackendType = eskip.ShuntBackend
 	return func() string { return strings.TrimSuffix(r.String(), " -> <shunt>") }
 }
 
-// condition returns the condition of a valid predicate that is not built into the matcher.
 func (b *builder) condition(p *eskip.Predicate) condition {
 	switch p.Name {
 	case "True":
@@ -59,7 +55,7 @@ func (b *builder) condition(p *eskip.Predicate) condition {
 	case "False":
 		return plain(func(*request) bool { return false })
 	case "Shutdown":
-		return condition{test: undecidedTest, chance: -1, why: "holds only in a proxy that is shutting down"}
+		return condition{test: undecidedTest, why: "holds only in a proxy that is shutting down"}
 	case "HostAny":
 		hosts := texts(p)
 		return plain(func(r *request) bool { return slices.Contains(hosts, r.host) })
@@ -112,7 +108,7 @@ func (b *builder) condition(p *eskip.Predicate) condition {
 	panic("match: no condition for the predicate " + p.Name + " of the catalogue")
 }
 
-// texts returns the arguments of a predicate that has only strings; nil if it has others.
+// texts returns the arguments of a predicate; nil if not all are strings.
 func texts(p *eskip.Predicate) []string {
 	all := make([]string, len(p.Args))
 	for i, a := range p.Args {
@@ -132,7 +128,7 @@ func (b *builder) expression(text string) *expression {
 
 func newTraffic(args []any) condition {
 	share, _ := catalogue.Number(args[0])
-	c := condition{chance: share, why: fmt.Sprintf("holds for a random %.4g %% of the requests", 100*share)}
+	c := condition{why: fmt.Sprintf("holds for a random %.4g %% of the requests", 100*share)}
 	c.test = func(r *request) verdict {
 		if len(args) == 3 && args[2] != "" {
 			if group, ok := r.cookie(args[1].(string)); ok {
@@ -161,14 +157,13 @@ func newTrafficSegment(args []any) condition {
 		v = yes
 	}
 	return condition{
-		test: func(*request) verdict { return v }, segment: &[2]float64{from, to}, chance: to - from,
+		test: func(*request) verdict { return v }, segment: &[2]float64{from, to},
 		why: fmt.Sprintf("holds for the requests whose random number is from %v to %v", from, to),
 	}
 }
 
 const dependsOnClock = "depends on the clock and time zone of the proxy"
 
-// period returns the condition of Before, After or Between.
 func (b *builder) period(p *eskip.Predicate) condition {
 	limits, known, _ := b.catalogue.Period(p)
 	reached := func(r *request, limit time.Time) verdict {
@@ -177,7 +172,7 @@ func (b *builder) period(p *eskip.Predicate) condition {
 		}
 		return verdictOf(!r.time.Before(limit))
 	}
-	return condition{chance: -1, why: dependsOnClock, test: func(r *request) verdict {
+	return condition{why: dependsOnClock, test: func(r *request) verdict {
 		switch v := reached(r, limits[0]); p.Name {
 		case "Before":
 			return v.not()
@@ -199,7 +194,7 @@ func newCron(text string) condition {
 		}
 		return true
 	}
-	return condition{chance: -1, why: dependsOnClock, test: func(r *request) verdict {
+	return condition{why: dependsOnClock, test: func(r *request) verdict {
 		if r.time.IsZero() {
 			return maybe
 		}
@@ -214,22 +209,6 @@ func newCron(text string) condition {
 	}}
 }
 
-// intervals splits the range from 0 to 1 at the limits of all ranges.
-func intervals(ranges []*[2]float64) [][2]float64 {
-	cuts := []float64{0, 1}
-	for _, r := range ranges {
-		cuts = append(cuts, r[0], r[1])
-	}
-	slices.Sort(cuts)
-	cuts = slices.Compact(cuts)
-	all := make([][2]float64, 0, len(cuts)-1)
-	for i := range len(cuts) - 1 {
-		all = append(all, [2]float64{cuts[i], math.Min(cuts[i+1], 1)})
-	}
-	return all
-}
-
-// plain returns a condition that depends only on the request.
 func plain(holds func(*request) bool) condition {
 	return condition{test: func(r *request) verdict { return verdictOf(holds(r)) }}
 }
@@ -260,7 +239,7 @@ func newSource(p *eskip.Predicate) condition {
 		}
 		nets = append(nets, n.Masked())
 	}
-	return condition{why: "the address of the connection is not known", chance: -1, test: func(r *request) verdict {
+	return condition{why: "the address of the connection is not known", test: func(r *request) verdict {
 		addr, known := r.remote, r.remoteKnown
 		if p.Name != "ClientIP" {
 			addr, known = r.source(p.Name == "SourceFromLast")
@@ -282,7 +261,7 @@ func newHeaderSHA256(args []string) condition {
 	})
 }
 
-// forwarded returns the last element with the key in the first Forwarded header, and whether there is such a header.
+// forwarded returns the last element with the key in the first Forwarded header.
 func (r *request) forwarded(key string) (val string, ok bool) {
 	line, ok := r.first("Forwarded")
 	for element := range strings.SplitSeq(line, ",") {
@@ -305,7 +284,7 @@ func newBaggage(args []string) condition {
 	})
 }
 
-// baggage parses the members of the W3C header, except malformed ones. The last one with a key counts.
+// baggage parses the valid members of the W3C header. The last one with a key counts.
 func (r *request) baggage() map[string]string {
 	members := map[string]string{}
 	for _, line := range r.header["Baggage"] {
@@ -322,7 +301,6 @@ func (r *request) baggage() map[string]string {
 	return members
 }
 
-// areProperties reports whether a text is a list of keys, with or without values.
 func areProperties(text string) bool {
 	for property := range strings.SplitSeq(text, ";") {
 		key, val, _ := strings.Cut(property, "=")
@@ -339,12 +317,10 @@ func isToken(s string) bool {
 	})
 }
 
-// isBaggage reports whether a text has only characters that values may have, so no quotes and no spaces.
 func isBaggage(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`",;\`, c) })
 }
 
-// jwt returns the condition for pairs of a claim and a text or an expression. All pairs must match, or any, depending on all.
 func (b *builder) jwt(pairs []string, all, regexps bool) condition {
 	tests := make([]func(string) bool, len(pairs)/2)
 	for i := range tests {
@@ -369,12 +345,8 @@ func (b *builder) jwt(pairs []string, all, regexps bool) condition {
 	})
 }
 
-// payload returns the claims of the bearer token, or nil if they cannot be read. It verifies nothing.
+// payload returns the claims of the bearer token, which it does not verify; nil if they cannot be read.
 func (r *request) payload() map[string]any {
-	if r.jwtRead {
-		return r.claims
-	}
-	r.jwtRead = true
 	line, _ := r.first("Authorization")
 	token, ok := strings.CutPrefix(line, "Bearer ")
 	parts := strings.Split(token, ".")
@@ -386,8 +358,8 @@ func (r *request) payload() map[string]any {
 		return nil
 	}
 	var claims map[string]any
-	if json.Unmarshal(text, &claims) == nil {
-		r.claims = claims
+	if json.Unmarshal(text, &claims) != nil {
+		return nil
 	}
-	return r.claims
+	return claims
 }

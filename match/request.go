@@ -18,22 +18,30 @@ import (
 type Request struct {
 	// Method is compared exactly; empty means GET.
 	Method string
-	// Target is the target of the request line: a path with an optional query, escaped as on the wire; an absolute URL, whose
-	// host is used; "*"; or a host and port for CONNECT. Empty means "/".
+	// Target is the target of the request line, escaped as on the wire: a path with an optional query, an absolute URL, "*", or
+	// a host and port for CONNECT. Empty means "/".
 	Target string
-	// Host is the Host header, including a port. It is not used if Target is an absolute URL.
+	// Host is the Host header, including a port, unless Target is an absolute URL.
 	Host string
-	// Header has the lines of each header except Host, with names in any case. Content-Length and Transfer-Encoding set the
-	// length of the body.
+	// Header has the lines of each header except Host, with names in any case.
 	Header map[string][]string
-	// RemoteAddr is the address of the connection, an IP address with or without a port. Empty means unknown: predicates that
-	// need it are undecided.
+	// RemoteAddr is the IP address of the connection, with or without a port. Predicates that need an empty one are undecided.
 	RemoteAddr string
-	// Time is when the request arrives, in the time zone of the proxy, which Cron uses. With the zero value, predicates about
-	// time are undecided.
+	// Time is when the request arrives, in the time zone of the proxy. Without it, predicates about time are undecided.
 	Time time.Time
-	// Slack is how far the clock of the proxy may differ: a predicate is undecided if Time is within Slack of its limit.
+	// Slack is how far the clock of the proxy may differ.
 	Slack time.Duration
+}
+
+// URL returns the URL of the request for a client. The scheme is the header X-Forwarded-Proto, by default https.
+func (r *Request) URL() string {
+	scheme := "https"
+	for name, lines := range r.Header {
+		if strings.EqualFold(name, "X-Forwarded-Proto") && len(lines) == 1 {
+			scheme = lines[0]
+		}
+	}
+	return scheme + "://" + r.Host + r.Target
 }
 
 // Answer is an answer of the proxy itself, before it looks for a route.
@@ -42,7 +50,6 @@ type Answer struct {
 	Text   string `json:"text"` // why
 }
 
-// request is a Request prepared for predicates. It is used for one lookup.
 type request struct {
 	method, host string
 	path         string   // clean, with its trailing slash
@@ -56,13 +63,8 @@ type request struct {
 
 	time  time.Time
 	slack time.Duration
-
-	cookies map[string]string // filled in by cookie
-	claims  map[string]any    // filled in by payload
-	jwtRead bool
 }
 
-// prepare does what happens before the search: the checks of the HTTP server and the normalisation.
 func prepare(in Request, o Options) (*request, *Answer) {
 	r := &request{method: cmp.Or(in.Method, "GET"), host: in.Host, time: in.Time, slack: max(in.Slack, 0), header: canonical(in.Header)}
 	target := cmp.Or(in.Target, "/")
@@ -126,7 +128,6 @@ func canonical(header map[string][]string) map[string][]string {
 	return h
 }
 
-// validHost reports whether a host has only characters that a server accepts.
 func validHost(host string) bool {
 	for i := range len(host) {
 		c := host[i]
@@ -145,7 +146,6 @@ func normalizeHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// cutPort removes the port from a host or an address. It returns false if there is none.
 func cutPort(s string) (string, bool) {
 	i := strings.LastIndexByte(s, ':')
 	if i < 0 {
@@ -158,7 +158,6 @@ func cutPort(s string) (string, bool) {
 	return host, !strings.ContainsAny(host, ":[]")
 }
 
-// patchPath returns the path with reserved characters as they are escaped on the wire; all others are decoded.
 func patchPath(u *url.URL) string {
 	raw, path := u.RawPath, u.Path
 	var b strings.Builder
@@ -202,23 +201,18 @@ func (r *request) first(name string) (string, bool) {
 }
 
 func (r *request) cookie(name string) (string, bool) {
-	if r.cookies == nil {
-		r.cookies = map[string]string{}
-		for _, line := range r.header["Cookie"] {
-			for part := range strings.SplitSeq(line, ";") {
-				name, val, _ := strings.Cut(textproto.TrimString(part), "=")
-				name = textproto.TrimString(name)
-				if len(val) > 1 && val[0] == '"' && val[len(val)-1] == '"' {
-					val = val[1 : len(val)-1]
-				}
-				if _, again := r.cookies[name]; !again && name != "" && validCookie(val) {
-					r.cookies[name] = val
-				}
+	for _, line := range r.header["Cookie"] {
+		for part := range strings.SplitSeq(line, ";") {
+			key, val, _ := strings.Cut(textproto.TrimString(part), "=")
+			if len(val) > 1 && val[0] == '"' && val[len(val)-1] == '"' {
+				val = val[1 : len(val)-1]
+			}
+			if textproto.TrimString(key) == name && name != "" && validCookie(val) {
+				return val, true
 			}
 		}
 	}
-	val, ok := r.cookies[name]
-	return val, ok
+	return "", false
 }
 
 func validCookie(val string) bool {
@@ -230,7 +224,6 @@ func validCookie(val string) bool {
 	return true
 }
 
-// parseAddr parses an address with or without a port. One with a zone is in no network.
 func parseAddr(s string) (netip.Addr, bool) {
 	if host, ok := cutPort(s); ok {
 		s = host
@@ -239,8 +232,6 @@ func parseAddr(s string) (netip.Addr, bool) {
 	return a, err == nil
 }
 
-// source returns the address that Source and SourceFromLast use. It is unknown if it depends on the connection and RemoteAddr is
-// not set.
 func (r *request) source(last bool) (a netip.Addr, known bool) {
 	if line, ok := r.first("X-Forwarded-For"); ok {
 		text, _, _ := strings.Cut(line, ",") // not trimmed, as in the reference

@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Literal reports whether a route decides by hosts, paths, methods and headers alone, and has no expression for any of them.
+// Literal reports whether a route has no expression for hosts, paths, methods or headers, and no other predicates.
 func Literal(r *eskip.Route) bool {
 	for _, expr := range r.HostRegexps {
 		if plainHosts(expr) == nil {
@@ -25,11 +25,10 @@ func Literal(r *eskip.Route) bool {
 	return !slices.ContainsFunc(r.PathRegexps, func(expr string) bool { return !everyPath(expr) }) && len(r.HeaderRegexps) == 0
 }
 
-// everyPath reports whether an expression matches every request path, such as the expression of an Ingress for "/".
 func everyPath(expr string) bool { return expr == "^/" || expr == "/" || expr == "^" || expr == "" }
 
-// Size returns the number of instructions in the compiled expressions of a route: repetitions in a short text can produce many.
-// Arguments of predicates count as expressions.
+// Size returns the number of instructions in the compiled expressions of a route, with all arguments of predicates: repetitions
+// in a short text can produce many.
 func Size(r *eskip.Route) (size int) {
 	add := func(exprs ...string) {
 		for _, expr := range exprs {
@@ -66,8 +65,7 @@ func sizeOf(rx *syntax.Regexp) int {
 	return size
 }
 
-// sample returns a short text that an expression usually matches; an expression with assertions in the middle may not match it.
-// pick selects one of several texts. The result is empty for an invalid expression.
+// sample returns a short text that an expression usually matches, unless it has assertions. pick selects one of several.
 func sample(expr string, pick int) string {
 	rx, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
@@ -78,7 +76,6 @@ func sample(expr string, pick int) string {
 	return b.String()
 }
 
-// beginning returns a prefix of every text that an expression matches.
 func beginning(expr string) string {
 	rx, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
@@ -120,7 +117,6 @@ func writeSample(b *strings.Builder, rx *syntax.Regexp, pick int) {
 	}
 }
 
-// letterOf returns a letter or digit of a class of characters, or its first character.
 func letterOf(ranges []rune) rune {
 	for _, want := range "xab1" {
 		for i := 0; i+1 < len(ranges); i += 2 {

@@ -61,9 +61,8 @@ var groups = func() (groups [8][]string) {
 	return groups
 }()
 
-// observe classifies a step between two sets, with a limit of half. The rule of namespaces applies unless rest is negative: rest
-// is 1 if the other namespace has to be unchanged, and else 0.
-func observe(served, candidate byte, rest int) (o observation) {
+// observe classifies a step between two sets, with a limit of half.
+func observe(served, candidate byte) (o observation) {
 	own := 0
 	for i, group := range groups {
 		if i < 2 {
@@ -80,9 +79,8 @@ func observe(served, candidate byte, rest int) (o observation) {
 			own++
 		}
 	}
-	const one, two, ingresses = 0b001100, 0b110000, 0b010100
+	const ingresses = 0b010100
 	lost := func(name byte) bool { return served&name == name && candidate&name == 0 }
-	same := func(name byte) bool { return served&^candidate&name == 0 }
 	switch {
 	case candidate == 0:
 		o.kind = "empty"
@@ -91,8 +89,6 @@ func observe(served, candidate byte, rest int) (o observation) {
 		o.kind = "generated"
 	case 2*o.missing > o.all, lost(ingresses):
 		o.kind = "loss"
-	case rest >= 0 && (lost(one) && (rest == 0 || same(two)) || lost(two) && (rest == 0 || same(one))):
-		o.kind = "namespace"
 	}
 	return o
 }
@@ -108,18 +104,17 @@ func routesOf(set byte) []string {
 }
 
 // FuzzGuardAgreesWithModel plays histories of pairs (what is read, seconds since the last event). A set high bit of the time
-// means that the read failed; the next bit, that an acceptance follows. The options are bits: no release by time, and the rule of
-// namespaces.
+// means that the read failed; the next bit, that an acceptance follows. With manual, time releases nothing.
 func FuzzGuardAgreesWithModel(f *testing.F) {
-	f.Add([]byte{0xff, 0, 0x0f, 10, 0x0f, 30, 0x07, 30}, byte(0))
-	f.Add([]byte{0xff, 0, 0x01, 10, 0x03, 63, 0, 1, 0, 63, 0xff, 1}, byte(0))
-	f.Add([]byte{0xff, 0, 0x0c, 10, 0x0c, 128 + 60, 0xff, 3, 0x0c, 3, 0x0c, 60, 0x0c, 2}, byte(0))
-	f.Add([]byte{0, 0, 0, 64, 0xff, 1, 0x04, 64 + 5, 0x04, 1}, byte(0))
-	f.Add([]byte{0xff, 0, 0xf3, 1, 0xd3, 30, 0xf3, 31, 0xf3, 60, 0xcf, 1}, byte(2))
-	f.Add([]byte{0xff, 0, 0xf3, 1, 0x03, 30, 0xd3, 31, 0xff, 60, 0xcf, 1, 0xcf, 64}, byte(3))
-	f.Fuzz(func(t *testing.T, events []byte, options byte) {
+	f.Add([]byte{0xff, 0, 0x0f, 10, 0x0f, 30, 0x07, 30}, false)
+	f.Add([]byte{0xff, 0, 0x01, 10, 0x03, 63, 0, 1, 0, 63, 0xff, 1}, false)
+	f.Add([]byte{0xff, 0, 0x0c, 10, 0x0c, 128 + 60, 0xff, 3, 0x0c, 3, 0x0c, 60, 0x0c, 2}, false)
+	f.Add([]byte{0, 0, 0, 64, 0xff, 1, 0x04, 64 + 5, 0x04, 1}, false)
+	f.Add([]byte{0xff, 0, 0xf3, 1, 0xd3, 30, 0xf3, 31, 0xf3, 60, 0xcf, 1}, false)
+	f.Add([]byte{0xff, 0, 0xf3, 1, 0x03, 30, 0xd3, 31, 0xff, 60, 0xcf, 1, 0xcf, 64}, true)
+	f.Fuzz(func(t *testing.T, events []byte, manual bool) {
 		const hold = time.Minute
-		cfg := guard.Config{Hold: hold, Window: 1, Manual: options&1 != 0, Namespaces: options&2 != 0} // no memory: the windows have separate tests
+		cfg := guard.Config{Hold: hold, Window: 1, Manual: manual} // no memory: the windows have separate tests
 		g := newHeldTables(t, cfg)
 		m := model{manual: cfg.Manual}
 		var served *table.Table
@@ -132,14 +127,7 @@ func FuzzGuardAgreesWithModel(f *testing.F) {
 				continue // the read failed, so the guard is not asked
 			}
 			candidate := newTable(t, routesOf(set)...)
-			rest := -1
-			switch {
-			case cfg.Namespaces && len(m.ends) > 0:
-				rest = 0
-			case cfg.Namespaces:
-				rest = 1
-			}
-			o := observe(servedSet, set, rest)
+			o := observe(servedSet, set)
 			if o.at = now; served != nil && servedSet == set {
 				o.kind = "" // no change, even if an empty table was accepted before
 			}

@@ -404,36 +404,6 @@ func TestAReasonThatAlternatesIsReleased(t *testing.T) {
 	}
 }
 
-// TestNamespaceLostIsAKind: the reads agree whichever namespace is lost; a loss beyond the share is another kind, with an end of its own.
-func TestNamespaceLostIsAKind(t *testing.T) {
-	shop, kids, rest := of("shop", 0, 20), of("kids", 0, 20), of("rest", 0, 200)
-	const hold = time.Minute
-	play(t, newHeldTables(t, guard.Config{Hold: hold, Namespaces: true}), slices.Concat(shop, kids, rest), []step{
-		{0, slices.Concat(kids, rest), false, guard.NamespaceLost},
-		{hold - 2, rest, false, guard.NamespaceLost},
-		{hold - 1, rest[150:], false, guard.RoutesLost},
-		{hold, slices.Concat(shop, rest), false, guard.RoutesLost},
-		{2*hold - 2, slices.Concat(shop, rest), false, guard.RoutesLost},
-		{2*hold - 1, slices.Concat(shop, rest), true, guard.RoutesLost},
-		{2 * hold, rest[1:], false, guard.NamespaceLost},
-		{2*hold + 1, slices.Concat(shop[:1], rest), false, guard.NamespaceLost},
-		{2*hold + 2, slices.Concat(shop, rest), true, ""},
-	})
-}
-
-// TestChangeElsewhereDoesNotReleaseANamespace: the hold of a namespace continues however many routes of other namespaces are
-// removed.
-func TestChangeElsewhereDoesNotReleaseANamespace(t *testing.T) {
-	shop, rest := of("shop", 0, 20), of("rest", 0, 200)
-	play(t, newHeldTables(t, guard.Config{Manual: true, Namespaces: true}), slices.Concat(shop, rest), []step{
-		{0, rest, false, guard.NamespaceLost},
-		{time.Hour, rest[50:], false, guard.NamespaceLost},
-		{2 * time.Hour, rest[90:], false, guard.NamespaceLost},
-		{3 * time.Hour, slices.Concat(shop[:1], rest[90:]), false, guard.NamespaceLost},
-		{4 * time.Hour, slices.Concat(shop, rest), true, ""},
-	})
-}
-
 // The default in the documentation.
 func TestAHoldLastsTenMinutes(t *testing.T) {
 	for at, publish := range map[time.Duration]bool{10*time.Minute - 1: false, 10 * time.Minute: true} {

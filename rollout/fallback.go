@@ -45,11 +45,9 @@ type FallbackConfig struct {
 // safe for concurrent use.
 //
 // It starts to compute when no route server has answered for After and the condition of the policy is met, but not before the
-// next slot of the pod. A slot is an instant in each window, at a position that is a hash of the pod's name; windows follow each
-// other without gaps since the epoch. The slot depends only on the name and the clock, so data planes need not know each other.
-// Whenever they notice that no route server answers, only those start in a part of a window that have their slot in it.
-//
-// It stops at the first answer of a route server, and must then wait for its slot again.
+// next slot of the pod: an instant in each window, at a position that is a hash of the pod's name. So whenever a fleet notices
+// that no route server answers, only the data planes with a slot in a part of a window start in it, without knowing each other.
+// It stops at the first answer of a route server.
 type Fallback struct {
 	cfg       FallbackConfig
 	started   time.Time // when Exec was entered

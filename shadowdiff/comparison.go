@@ -2,7 +2,6 @@ package shadowdiff
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,7 +46,7 @@ type Side struct {
 	Revision uint64 // 0 if it has none
 }
 
-// State returns the state of the difference in a continuous comparison: "confirmed", "pending", or "" without one.
+// State returns "confirmed", "pending", or "" without a continuous comparison.
 func (e Tracked) State() string {
 	switch {
 	case e.Count == 0:
@@ -79,7 +78,6 @@ func (v *Comparison) Beyond() int {
 	return n
 }
 
-// entries returns the differences to show, sorted by id.
 func (v *Comparison) entries() []Tracked {
 	if v.Watch != nil {
 		return v.Watch.Differences
@@ -178,15 +176,13 @@ func (p Part) Label() string {
 
 // Ignore selects differences that do not count. The zero value ignores nothing.
 type Ignore struct {
-	// Endpoints ignores endpoints that were added, removed or moved to another zone. The type of the backend and the algorithm
-	// still count.
+	// Endpoints ignores endpoints that were added, removed or moved to another zone.
 	Endpoints bool
 	// IDs ignores routes whose id matches one of the expressions, anywhere in the id.
 	IDs []*regexp.Regexp
 }
 
-// ParseIgnore parses a list of "endpoints" and "id=REGEX" separated by commas. A comma in an expression ends it only if one of
-// these words follows.
+// ParseIgnore parses "endpoints" and "id=REGEX", separated by commas. A comma ends an expression only if one of them follows.
 func ParseIgnore(s string) (Ignore, error) {
 	var out Ignore
 	var exprs []string
@@ -226,8 +222,7 @@ func (i Ignore) part(p Part) bool {
 	return i.Endpoints && (p.Element == Endpoint || p.Element == Zone)
 }
 
-// Without returns the report without ignored differences, which it counts in Ignored. If only a part of a change is ignored, the
-// change stays with its other parts.
+// Without returns the report without ignored differences, which it counts. A change keeps the parts that are not ignored.
 func (r Report) Without(i Ignore) Report {
 	var kept []Difference
 	for _, d := range r.Differences {
@@ -291,8 +286,7 @@ type (
 	}
 )
 
-// WriteJSON writes a view as one JSON object, indented, with a line end. It omits empty and unknown fields, except the list of
-// differences.
+// WriteJSON writes a view as one JSON object, indented, with a line end.
 func WriteJSON(w io.Writer, v *Comparison) error {
 	out := jsonComparison{
 		Schema: Schema, Notes: v.Notes, Result: v.Result(), Error: v.Err, Time: v.At.UTC(), Counts: v.Report.Counts(),
@@ -305,22 +299,12 @@ func WriteJSON(w io.Writer, v *Comparison) error {
 		out.Watch = &jsonWatch{o.Comparisons, o.Confirmed, o.Pending, o.Beyond, o.Clean.Seconds()}
 	}
 	for _, e := range v.entries() {
-		out.Differences = append(out.Differences, newJSONDifference(e, v.Owner))
+		out.Differences = append(out.Differences, jsonDifference{
+			Kind: e.Kind, ID: e.ID, NewID: e.NewID, Owner: v.Owner.Of(e.ID), State: e.State(), FirstSeen: e.FirstSeen.UTC(),
+			Count: e.Count, Parts: e.Parts, A: expression(e.A), B: expression(e.B),
+		})
 	}
 	return WriteJSONValue(w, out)
-}
-
-// IsSame reports whether the result in the JSON form of a view is same.
-func IsSame(document []byte) bool {
-	var v jsonComparison
-	return json.Unmarshal(document, &v) == nil && v.Result == same
-}
-
-func newJSONDifference(e Tracked, owner OwnerFunc) jsonDifference {
-	return jsonDifference{
-		Kind: e.Kind, ID: e.ID, NewID: e.NewID, Owner: owner.Of(e.ID), State: e.State(), FirstSeen: e.FirstSeen.UTC(),
-		Count: e.Count, Parts: e.Parts, A: expression(e.A), B: expression(e.B),
-	}
 }
 
 func expression(r *eskip.Route) string {

@@ -66,7 +66,7 @@ type Op string
 
 // The ops.
 const (
-	unchanged Op = "same" // only while parts are aligned
+	unchanged Op = "" // only while filters are aligned
 	Removed   Op = "removed"
 	Added     Op = "added"
 	Replaced  Op = "replaced"
@@ -80,29 +80,22 @@ type Part struct {
 	// Old and New are the texts in A and B; empty if the part does not exist there.
 	Old string `json:"old,omitempty"`
 	New string `json:"new,omitempty"`
-	// OldPosition and NewPosition are the positions of a filter, from 1. They are 0 for all other parts, and where the part does
-	// not exist.
+	// OldPosition and NewPosition are the positions of a filter, from 1; 0 for other parts, or where it does not exist.
 	OldPosition int `json:"old_position,omitempty"`
 	NewPosition int `json:"new_position,omitempty"`
 }
 
 // parts returns the differences between two routes; none if they print the same in canonical form.
 func parts(a, b *eskip.Route) []Part {
-	return slices.Clip(slices.DeleteFunc(align(a, b), func(p Part) bool { return p.Op == unchanged }))
-}
-
-// align pairs the parts of the canonical forms of two routes.
-func align(a, b *eskip.Route) []Part {
 	a, b = eskip.Canonical(a), eskip.Canonical(b)
-	out := alignSets(nil, Predicate, Predicate, predicateTexts(a), predicateTexts(b))
-	out = alignFilters(out, filterTexts(a), filterTexts(b))
-	return alignBackends(out, a, b)
+	out := unordered(Predicate, Predicate, predicateTexts(a), predicateTexts(b))
+	out = append(out, filterParts(filterTexts(a), filterTexts(b))...)
+	return append(out, backendParts(a, b)...)
 }
 
 // call is a predicate or filter, or an endpoint with its address as the name.
 type call struct{ name, text string }
 
-// predicateTexts returns the predicates in canonical order, without those that are not printed because they match everything.
 func predicateTexts(r *eskip.Route) []call {
 	all := calls(r.Predicates, func(p *eskip.Predicate) call { return call{p.Name, p.String()} })
 	return slices.DeleteFunc(all, func(c call) bool { return c.name == "Any" || c.name == "*" })
@@ -124,39 +117,33 @@ func calls[T any](list []T, of func(T) call) []call {
 	return all
 }
 
-// between returns the part for two texts. One of them may be empty because it does not exist.
-func between(e Element, old, new string) Part {
-	p := Part{Element: e, Old: old, New: new}
+// between returns the part for two texts, unless they are equal. One of them may be empty because it does not exist.
+func between(e Element, old, new string) []Part {
+	p := Part{Element: e, Op: Replaced, Old: old, New: new}
 	switch {
 	case old == new:
-		p.Op = unchanged
+		return nil
 	case new == "":
 		p.Op = Removed
 	case old == "":
 		p.Op = Added
-	default:
-		p.Op = Replaced
 	}
-	return p
+	return []Part{p}
 }
 
-func alignBackends(out []Part, a, b *eskip.Route) []Part {
+func backendParts(a, b *eskip.Route) []Part {
 	element := Backend
 	switch {
 	case a.BackendType != b.BackendType:
 	case a.BackendType == eskip.NetworkBackend:
 		element = Address
 	case a.BackendType == eskip.LBBackend:
-		if a.LBAlgorithm != "" || b.LBAlgorithm != "" {
-			out = append(out, between(Algorithm, a.LBAlgorithm, b.LBAlgorithm))
-		}
-		return alignSets(out, Endpoint, Zone, endpointTexts(a), endpointTexts(b))
+		return append(between(Algorithm, a.LBAlgorithm, b.LBAlgorithm), unordered(Endpoint, Zone, endpointTexts(a), endpointTexts(b))...)
 	}
-	return append(out, between(element, backendText(a), backendText(b)))
+	return between(element, backendText(a), backendText(b))
 }
 
-// Expression returns the parts of a route as written in eskip, without arrows between predicates and backend; the backend
-// includes all its endpoints.
+// Expression returns the parts of a route as written in eskip, without the arrows next to the backend.
 func Expression(r *eskip.Route) (predicates, filters, backend string) {
 	c := *r
 	c.Filters = nil
@@ -174,57 +161,50 @@ func backendText(r *eskip.Route) string {
 	return backend
 }
 
-// maxAlign limits the table of the alignment. Chains of up to about a thousand filters are aligned optimally; of longer ones,
-// which are unrealistic, only the common beginning is.
-const maxAlign = 1 << 20
-
-// chains are two lists of filters, predicates or endpoints being aligned.
-type chains struct {
-	a, b []call
-	// partnerA and partnerB are the positions of the filters' partners on the other side, or -1.
-	partnerA, partnerB []int
-	ops                []Op // for the filters of a with a partner
-}
-
-func newChains(a, b []call) *chains {
-	none := []int{-1}
-	return &chains{a: a, b: b, partnerA: slices.Repeat(none, len(a)), partnerB: slices.Repeat(none, len(b)), ops: make([]Op, len(a))}
-}
-
-// alignSets aligns two lists whose order does not matter. Elements with the same text are the same. Of the others, those with the
-// same name replace each other, in order; such a part has its own element. The parts are sorted by name.
-func alignSets(out []Part, element, replaced Element, a, b []call) []Part {
-	c := newChains(a, b)
-	c.join(unchanged, func(f call) string { return f.text })
-	c.join(Replaced, func(f call) string { return f.name })
-	type named struct {
-		name string
-		Part
-	}
-	var all []named
-	for i, f := range a {
-		all = append(all, named{f.name, c.part(element, i, c.partnerA[i])})
-	}
-	for j, f := range b {
-		if c.partnerB[j] < 0 {
-			all = append(all, named{f.name, c.part(element, -1, j)})
+// unordered compares two lists that are sorted by name and whose order has no meaning. Of the elements that the other list lacks,
+// those with the same name replace each other, in order; such a part is the element replaced.
+func unordered(element, replaced Element, a, b []call) (out []Part) {
+	a, b = without(a, b), without(b, a)
+	for len(a)+len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].name < b[0].name:
+			out = append(out, Part{Element: element, Op: Removed, Old: a[0].text})
+			a = a[1:]
+		case len(a) == 0 || b[0].name < a[0].name:
+			out = append(out, Part{Element: element, Op: Added, New: b[0].text})
+			b = b[1:]
+		default:
+			out = append(out, Part{Element: replaced, Op: Replaced, Old: a[0].text, New: b[0].text})
+			a, b = a[1:], b[1:]
 		}
-	}
-	rank := map[Op]int{unchanged: -1}
-	slices.SortStableFunc(all, func(x, y named) int { return cmp.Or(strings.Compare(x.name, y.name), rank[x.Op]-rank[y.Op]) })
-	for _, p := range all {
-		if p.Op == Replaced {
-			p.Element = replaced
-		}
-		out = append(out, p.Part)
 	}
 	return out
 }
 
-// alignFilters pairs the filters of two chains. Filters in the same order are the same. Of the others, filters with the same text
-// have moved, and filters with the same name replace each other.
-func alignFilters(out []Part, a, b []call) []Part {
-	c := newChains(a, b)
+// without returns the elements of a list that another one lacks. An element may occur several times.
+func without(list, other []call) []call {
+	has := make(map[call]int)
+	for _, c := range other {
+		has[c]++
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(c call) bool {
+		has[c]--
+		return has[c] >= 0
+	})
+}
+
+// chains are the filters of two routes. Filters have partners on the other side: their positions there, or -1.
+type chains struct {
+	a, b               []call
+	partnerA, partnerB []int
+	ops                []Op // for the filters of a with a partner
+}
+
+// filterParts compares two chains of filters. Filters in the same order are the same. Of the others, filters with the same text have
+// moved, and filters with the same name replace each other.
+func filterParts(a, b []call) (out []Part) {
+	none := []int{-1}
+	c := &chains{a: a, b: b, partnerA: slices.Repeat(none, len(a)), partnerB: slices.Repeat(none, len(b)), ops: make([]Op, len(a))}
 	c.common()
 	c.join(Moved, func(f call) string { return f.text })
 	c.join(Replaced, func(f call) string { return f.name })
@@ -233,40 +213,25 @@ func alignFilters(out []Part, a, b []call) []Part {
 	added := func(end int) {
 		for ; next < end; next++ {
 			if c.partnerB[next] < 0 {
-				out = append(out, c.filter(-1, next))
+				out = append(out, Part{Element: Filter, Op: Added, New: b[next].text, NewPosition: next + 1})
 			}
 		}
 	}
 	for i, j := range c.partnerA {
-		if j >= 0 && c.ops[i] == unchanged {
+		p := Part{Element: Filter, Op: Removed, Old: a[i].text, OldPosition: i + 1, NewPosition: j + 1}
+		switch {
+		case j < 0:
+		case c.ops[i] == unchanged:
 			added(j)
 			next = j + 1
+			continue
+		default:
+			p.Op, p.New = c.ops[i], b[j].text
 		}
-		out = append(out, c.filter(i, j))
+		out = append(out, p)
 	}
 	added(len(b))
 	return out
-}
-
-// part returns the part for an element of a, of b, or of both.
-func (c *chains) part(element Element, i, j int) Part {
-	p := Part{Element: element, Op: Added}
-	if i >= 0 {
-		p.Op, p.Old = Removed, c.a[i].text
-	}
-	if j >= 0 {
-		p.New = c.b[j].text
-	}
-	if i >= 0 && j >= 0 {
-		p.Op = c.ops[i]
-	}
-	return p
-}
-
-func (c *chains) filter(i, j int) Part {
-	p := c.part(Filter, i, j)
-	p.OldPosition, p.NewPosition = i+1, j+1
-	return p
 }
 
 func (c *chains) pair(op Op, i, j int) { c.partnerA[i], c.partnerB[j], c.ops[i] = j, i, op }
@@ -287,55 +252,33 @@ func (c *chains) join(op Op, key func(call) string) {
 	}
 }
 
-// common pairs the filters of a longest common subsequence. If there are several such sequences, the choice does not depend on
-// the order of the chains.
+// common pairs equal filters at both ends, and between them those in the same position, or else those in the same order, as far as a
+// search from the beginning finds them. The pairs do not depend on which chain comes first.
 func (c *chains) common() {
 	a, b, pair := c.a, c.b, func(i, j int) { c.pair(unchanged, i, j) }
 	if slices.CompareFunc(a, b, func(x, y call) int { return strings.Compare(x.text, y.text) }) > 0 {
 		a, b, pair = b, a, func(i, j int) { c.pair(unchanged, j, i) }
 	}
-	if len(a)*len(b) > maxAlign {
-		for i := 0; i < min(len(a), len(b)) && a[i].text == b[i].text; i++ {
+	begin := 0
+	for begin < min(len(a), len(b)) && a[begin] == b[begin] {
+		pair(begin, begin)
+		begin++
+	}
+	for begin < min(len(a), len(b)) && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+		pair(len(a), len(b))
+	}
+	inOrder := true
+	for i := begin; i < min(len(a), len(b)); i++ {
+		if a[i] == b[i] {
 			pair(i, i)
-		}
-		return
-	}
-	width := len(b) + 1
-	best := make([]int32, (len(a)+1)*width) // of a[i:] and b[j:]
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			at := i*width + j
-			best[at] = max(best[at+width+1]+worth(a, b, i, j), best[at+width], best[at+1])
+			inOrder = false
 		}
 	}
-	for i, j := 0, 0; i < len(a) && j < len(b); {
-		at := i*width + j
-		switch {
-		case best[at] == best[at+width+1]+worth(a, b, i, j):
-			if a[i].text == b[j].text {
-				pair(i, j)
-			}
-			i, j = i+1, j+1
-		case best[at] == best[at+width]:
-			i++
-		default:
-			j++
+	for i, j := begin, begin; inOrder && i < len(a); i++ {
+		if at := slices.Index(b[j:], a[i]); at >= 0 {
+			pair(i, j+at)
+			j += at + 1
 		}
 	}
-}
-
-// worth returns the value of aligning two filters. Among the alignments that keep the most filters, the best one keeps filters in
-// their positions, and keeps filters of one name, which probably replaced each other, side by side. These pairs are fewer than
-// exact, because the shorter chain has at most the square root of maxAlign filters.
-func worth(a, b []call, i, j int) int32 {
-	const exact = 4096
-	switch {
-	case a[i].text == b[j].text && i == j:
-		return exact + 1
-	case a[i].text == b[j].text:
-		return exact
-	case a[i].name == b[j].name:
-		return 1
-	}
-	return 0
 }

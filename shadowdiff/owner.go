@@ -18,15 +18,13 @@ const (
 type Owner struct {
 	Kind            string // RouteGroup, Ingress, generated or other
 	Namespace, Name string // as the object has them, unless FromID
-	// FromID means that only the id of the route is known. Kubernetes names have "-" and "." where ids have "_", so the name is
-	// one of [Owner.Candidates].
+	// FromID means that only the id is known: the name is one of [Owner.Candidates].
 	FromID bool
 }
 
 const maxCandidates = 4
 
-// String returns "RouteGroup shop/cart", or a text that no object owns the route. An owner known only from an id is marked, with
-// its possible names.
+// String returns "RouteGroup shop/cart", or what is known. An owner known only from an id is marked, with its possible names.
 func (o Owner) String() string {
 	switch o.Kind {
 	case generatedKind:
@@ -43,7 +41,6 @@ func (o Owner) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// guess lists the objects that the id may belong to.
 func (o Owner) guess() string {
 	if names := o.Candidates(); names != nil {
 		return strings.Join(names, " or ") + " (from the id)"
@@ -60,8 +57,8 @@ func (o Owner) mayBeCustom() bool {
 	return o.Kind == string(routeid.KindIngress) && routeid.NamesWithin(o.Name) != nil
 }
 
-// Candidates returns the possible NAMESPACE/NAME of the owner, derived from the id, the likeliest first. It returns nil for more
-// than four candidates, if the route may be a custom one, or if the owner is known. A namespace has no dots.
+// Candidates returns the possible NAMESPACE/NAME of an owner known only from an id, the likeliest first: ids have "_" for "-"
+// and ".". It returns nil for more than four, or if the route may be a custom one. A namespace has no dots.
 func (o Owner) Candidates() []string {
 	if !o.FromID || o.mayBeCustom() {
 		return nil
@@ -86,8 +83,7 @@ func (o Owner) Candidates() []string {
 
 func dashed(s string) string { return strings.ReplaceAll(s, "_", "-") }
 
-// MarshalJSON prints a known owner with its namespace and name, and an owner derived from an id with from_id and its candidates:
-// a name that may not exist is never printed as an existing one.
+// MarshalJSON prints the candidates of an owner derived from an id: a name that may not exist never looks like an existing one.
 func (o Owner) MarshalJSON() ([]byte, error) {
 	form := struct {
 		Kind       string   `json:"kind"`

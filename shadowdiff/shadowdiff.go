@@ -1,32 +1,15 @@
-// Package shadowdiff compares two routing tables by meaning: the table that data planes use now with the one that they would get
-// instead.
+// Package shadowdiff compares two routing tables by meaning: the table that data planes use now with the one they would get
+// instead. [Diff] compares two lists once; a [Tracker] watches two tables that change all the time, and distinguishes lasting
+// differences from skew; a [Comparison] is the presentation, as text or JSON.
 //
-// [Diff] pairs the routes of two lists by id and returns a [Report]: routes that only one list has, routes with the same id that
-// differ, with the differing parts, and routes that only changed their id. A [Tracker] watches two tables that change all the
-// time: it distinguishes lasting differences from skew, which occurs because one side reads the cluster a moment later. A
-// [Comparison] is the presentation, as text ([WriteText]) or as JSON ([WriteJSON]).
-//
-// # What is equal
-//
-// Two routes are equal if [eskip.Equivalent] reports true, or if they print the same with sorted endpoints and predicates. So the
-// order of endpoints and predicates makes no difference, even among predicates with the same name; the order of filters does. An
-// int argument of a compiled route equals the float64 that the parser returns, because data planes get the text.
-//
-// # Guarantees
+// Two routes are equal if [eskip.Equivalent] reports true, or if they print the same with sorted endpoints and predicates. So
+// the order of endpoints and predicates makes no difference; the order of filters does. Which requests match is not compared:
+// two spellings of one regular expression are a difference.
 //
 // Diff(x, x) is empty, Diff(a, b) is empty if and only if the lists have equal routes, and Diff(b, a) is Diff(a, b) with the
-// sides exchanged. Diff does not change the lists, which need not be sorted; a report is sorted by id. The k-th route of an id is
-// compared with the k-th of that id on the other side, so that lists with repeated ids are compared completely, too. The time of
-// a comparison grows with the number of routes, not with its square, and little is allocated for routes that are equal.
+// sides exchanged. A report is sorted by id. Its cost grows with the number of routes, not with its square.
 //
-// # What it does not do
-//
-// The package does no I/O and uses no clock: times are arguments. It does not compare which requests routes match, so two
-// spellings of one regular expression are a difference.
-//
-// A report refers to the compared routes, and keeps them in memory.
-//
-// Other modules should not import it: it may change with every release.
+// The package does no I/O and uses no clock. Other modules should not import it: it may change with every release.
 package shadowdiff
 
 import (
@@ -108,15 +91,13 @@ func Diff(a, b []*eskip.Route) Report {
 
 func byID(x, y *eskip.Route) int { return strings.Compare(x.Id, y.Id) }
 
-// sorted returns the routes in the order of their ids, as all tables are.
 func sorted(routes []*eskip.Route) []*eskip.Route {
 	all := slices.DeleteFunc(slices.Clone(routes), func(r *eskip.Route) bool { return r == nil })
 	slices.SortStableFunc(all, byID)
 	return all
 }
 
-// compare compares two routes with the same id. Nearly all are equal and written the same way, which Equivalent detects without
-// building a canonical form.
+// compare compares two routes with the same id. Equivalent finds nearly all equal ones without building a canonical form.
 func (d *Report) compare(a, b *eskip.Route) {
 	if !eskip.Equivalent(a, b) {
 		if parts := parts(a, b); len(parts) > 0 {
@@ -127,8 +108,7 @@ func (d *Report) compare(a, b *eskip.Route) {
 	d.Equal++
 }
 
-// rename finds missing and extra routes that differ only in their id, and makes one difference of two. Of several equal routes
-// the first by id is paired with the first, and so on.
+// rename makes one difference of a missing and an extra route that differ only in their id: the first by id with the first.
 func (d *Report) rename() {
 	if c := d.Counts(); c.Missing == 0 || c.Extra == 0 {
 		return
@@ -170,12 +150,11 @@ func appendSorted(dst []byte, r *eskip.Route) []byte {
 	return eskip.AppendRoute(dst, c)
 }
 
-// checkEvery is how many routes are parsed between two checks of the context.
 const checkEvery = 100
 
-// Tables is [Diff] for two tables; a may be nil. It parses only routes whose texts differ, the first ones up to a limit, by id;
-// the others are only counted. 0 means no limit. It keeps only routes that differ in meaning: the parsed routes of two tables
-// would use hundreds of megabytes, and most are equal. The error comes from ctx or names a route that does not parse.
+// Tables is [Diff] for two tables; a may be nil. It parses only routes whose texts differ, the first ones up to a limit (0
+// means none), and keeps only those that differ in meaning: two parsed tables would take hundreds of megabytes. The error comes
+// from ctx or names a route.
 func Tables(ctx context.Context, a, b *table.Table, limit int) (Report, error) {
 	var before table.List
 	if a != nil {
@@ -216,7 +195,6 @@ func Tables(ctx context.Context, a, b *table.Table, limit int) (Report, error) {
 	return r, nil
 }
 
-// kindOf returns the kind of a difference that is not examined.
 func kindOf(was, is *table.Route) Change {
 	switch {
 	case was == nil:
@@ -227,7 +205,6 @@ func kindOf(was, is *table.Route) Change {
 	return Changed
 }
 
-// parsed parses a route of a table, nil for none.
 func parsed(r *table.Route) (*eskip.Route, error) {
 	if r == nil {
 		return nil, nil

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -19,12 +18,10 @@ import (
 const (
 	labelIndent = 6
 	labelWidth  = 16
-	surrounding = 40 // characters shown around the difference in a line
 )
 
-// WriteText writes a view for people: the notes, the sides, the differences by owner, and one line of summary. Of a replaced part
-// it shows only the surroundings of the difference. It escapes characters that could affect a terminal: the texts come from
-// anyone who may write objects.
+// WriteText writes a view for people: notes, sides, differences by owner, and one line of summary. It escapes characters that
+// could affect a terminal.
 func WriteText(w io.Writer, v *Comparison) error {
 	t := textWriter{bufio.NewWriter(w)}
 	for _, n := range v.Notes {
@@ -57,7 +54,6 @@ func WriteText(w io.Writer, v *Comparison) error {
 	return t.Flush()
 }
 
-// textWriter keeps the first error until Flush.
 type textWriter struct{ *bufio.Writer }
 
 func (t *textWriter) line(s string) {
@@ -65,7 +61,6 @@ func (t *textWriter) line(s string) {
 	t.WriteByte('\n')
 }
 
-// signs stand before the kinds of differences.
 const signs = "-+~>"
 
 func (t *textWriter) entry(e Tracked) {
@@ -89,7 +84,6 @@ func history(e Tracked) string {
 	return fmt.Sprintf("  %s, since %s, %s", e.State(), e.FirstSeen.UTC().Format(time.RFC3339), Plural(e.Count, "comparison"))
 }
 
-// part writes one or two lines: the parts of A and of B.
 func (t *textWriter) part(p Part) {
 	label := fmt.Sprintf("%*s%-*s", labelIndent, "", labelWidth, p.Label())
 	old, new := Printable(p.Old), Printable(p.New)
@@ -101,66 +95,13 @@ func (t *textWriter) part(p Part) {
 	case Moved:
 		t.line(label + "= " + old)
 	default:
-		prefix, oldMid, newMid, suffix := Mark(old, new)
-		prefix, suffix = surroundings(prefix, suffix)
-		t.line(label + "- " + prefix + oldMid + suffix)
-		t.line(strings.Repeat(" ", labelIndent+labelWidth) + "+ " + prefix + newMid + suffix)
+		t.line(label + "- " + old)
+		t.line(strings.Repeat(" ", labelIndent+labelWidth) + "+ " + new)
 	}
 }
 
-// surroundings shortens the text before and after the difference to what helps a reader.
-func surroundings(prefix, suffix string) (string, string) {
-	p, s := []rune(prefix), []rune(suffix)
-	if len(p) > surrounding {
-		head := name(p, surrounding/2)
-		p = slices.Concat(head, []rune("…"), p[len(p)-(surrounding-1-len(head)):])
-	}
-	if len(s) > surrounding {
-		s = append(s[:surrounding-1:surrounding-1], '…')
-	}
-	return string(p), string(s)
-}
-
-// name returns the beginning of a predicate or filter up to its arguments, if it has at most n characters.
-func name(s []rune, n int) []rune {
-	if i := slices.Index(s, '('); i >= 0 && i < n {
-		return s[:i+1]
-	}
-	return nil
-}
-
-// Mark finds the difference between two texts: old is prefix + oldMid + suffix, new is prefix + newMid + suffix. The middles are
-// whole words: for 10.0.0.11 and 10.0.0.12 they are 11 and 12.
-func Mark(old, new string) (prefix, oldMid, newMid, suffix string) {
-	i := 0
-	for i < min(len(old), len(new)) && old[i] == new[i] {
-		i++
-	}
-	// Back to the beginning of a word, if it continues in one of the texts, and to the beginning of a rune.
-	for i > 0 && (splits(old, i) || splits(new, i)) {
-		i--
-	}
-	j := 0
-	for j < min(len(old), len(new))-i && old[len(old)-1-j] == new[len(new)-1-j] {
-		j++
-	}
-	for j > 0 && (splits(old, len(old)-j) || splits(new, len(new)-j)) {
-		j--
-	}
-	return old[:i], old[i : len(old)-j], new[i : len(new)-j], old[len(old)-j:]
-}
-
-// splits reports whether a word or a rune continues at s[i].
-func splits(s string, i int) bool {
-	return i > 0 && i < len(s) && (isWord(s[i-1]) && isWord(s[i]) || !utf8.RuneStart(s[i]))
-}
-
-func isWord(c byte) bool {
-	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-}
-
-// Printable escapes invisible characters: control characters, which could affect a terminal, format characters, which can change
-// the order of the text, and bytes that are not UTF-8.
+// Printable escapes control characters, format characters, which can change the order of the text, and bytes that are not
+// UTF-8.
 func Printable(s string) string {
 	if !strings.ContainsFunc(s, hidden) {
 		return s
@@ -196,8 +137,7 @@ func PrintableLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// PrintableJSON escapes in JSON what [Printable] escapes in text. Such characters can occur only in strings, so the meaning is
-// the same.
+// PrintableJSON escapes in JSON what [Printable] escapes in text.
 func PrintableJSON(text []byte) []byte {
 	var b bytes.Buffer
 	for len(text) > 0 {

@@ -32,47 +32,38 @@ type TrackerConfig struct {
 
 // Meta describes the tables of a report and its time.
 type Meta struct {
-	// RevisionA and RevisionB are the revisions of the tables; 0 if a side has none. Both must come from the same cluster.
+	// RevisionA and RevisionB are the revisions of the tables in one cluster; 0 if a side has none.
 	RevisionA, RevisionB uint64
-	// ReadA and ReadB are when the sources of the sides were last read successfully, each by its own clock; zero if unknown.
+	// ReadA and ReadB are when the sources of the sides were last read successfully, by their own clocks; zero if unknown.
 	ReadA, ReadB time.Time
 	// Now is the time of the comparison. It must not go back.
 	Now time.Time
 }
 
-// Tracker distinguishes lasting differences from the skew of two tables that change all the time. It is a state machine: it has
-// no clock and does nothing between calls. The zero value is not usable; create it with [NewTracker]. It is not safe for
-// concurrent use.
+// Tracker distinguishes lasting differences from the skew of two tables that change all the time. It does nothing between
+// calls, and is not safe for concurrent use.
 //
-// # What counts
+// A difference is pending until three consecutive comparisons over at least two intervals have shown it, and both tables are at
+// least as new as the newer of the two that first did. Revisions alone are no proof: a table may lack changes up to its own
+// revision. A side whose revision stays behind also suffices once it has kept reading its source for ten more intervals. A
+// comparison that does not show the difference ends it.
 //
-// A difference is pending until three consecutive comparisons over at least two intervals have shown it. If both tables have a
-// revision, it is then confirmed by a comparison in which both tables are at least as new as the newer of the two that first
-// showed it. Revisions alone are no proof: a table may lack some changes up to its own revision. A side whose revision stays
-// behind, because the objects that it serves do not change, also suffices once it has kept reading its source for ten more
-// intervals and still shows the difference. A comparison that does not show the difference ends it.
-//
-// A changed route is judged by its parts: while endpoints change constantly and one side always lags a little, no single
-// difference lasts; a differing filter does.
+// A changed route is judged by its parts: while endpoints change constantly, no single one lasts; a differing filter does.
 type Tracker struct {
 	cfg   TrackerConfig
 	known map[Key]*sighting
-	// beyond is the history of having more differences than MaxTracked.
-	beyond trace
 
 	comparisons uint64
 	last        time.Time // of the last comparison
 	cleanSince  time.Time // zero if the last comparison was not clean
 }
 
-// sighting is the history of a difference that the last comparison showed.
 type sighting struct {
 	trace
 	parts     map[Part]*trace // for changed routes; without positions: another filter before one makes no new difference
 	confirmed bool
 }
 
-// trace records for how long something has been seen without interruption.
 type trace struct {
 	first    time.Time
 	count    int
@@ -151,16 +142,11 @@ func (t *Tracker) differences(all []Difference, m Meta, o *Observation) (clean b
 			*o.Pending.of(d.Kind)++
 		}
 	}
-	if o.Beyond == 0 {
-		t.beyond = trace{}
-		return clean
-	}
-	lasting, _ := t.follow(&t.beyond, m)
-	return clean && !lasting
+	return clean && o.Beyond == 0
 }
 
-// see records a sighting of a difference, for a changed route by its parts. It reports whether the difference, or a part of it,
-// has lasted as long as a difference without revisions must.
+// see records a sighting, of a changed route by its parts. lasting means that some has lasted as long as one without revisions
+// must.
 func (t *Tracker) see(s *sighting, parts []Part, m Meta) (lasting bool) {
 	lasting, proved := t.follow(&s.trace, m)
 	if len(parts) > 0 {
@@ -187,7 +173,7 @@ func (t *Tracker) see(s *sighting, parts []Part, m Meta) (lasting bool) {
 	return lasting
 }
 
-// follow records a sighting. lasting means that it has lasted long enough to count without revisions, and proved that it counts.
+// follow records a sighting. lasting means that it counts without revisions, and proved that it counts.
 func (t *Tracker) follow(tr *trace, m Meta) (lasting, proved bool) {
 	if tr.count == 0 {
 		tr.first = m.Now
@@ -202,12 +188,10 @@ func (t *Tracker) follow(tr *trace, m Meta) (lasting, proved bool) {
 	if tr.revision == 0 {
 		tr.revision = max(m.RevisionA, m.RevisionB)
 	}
-	// The revision of a table is the highest that its changes may have, not the one up to which it is complete: so it proves
-	// nothing alone, and the difference must also last.
+	// A table may lack some changes up to its revision, so revisions prove nothing alone.
 	return lasting, lasting && (m.RevisionA >= tr.revision || readOnA) && (m.RevisionB >= tr.revision || readOnB)
 }
 
-// readOn reports whether a source was read long after the first sighting.
 func (t *Tracker) readOn(first *time.Time, last time.Time) bool {
 	if first.IsZero() {
 		*first = last
@@ -215,9 +199,8 @@ func (t *Tracker) readOn(first *time.Time, last time.Time) bool {
 	return last.Sub(*first) >= settledIntervals*t.cfg.Interval
 }
 
-// Clean returns for how long comparisons have shown no difference that counts, up to the last comparison. A pending difference
-// counts once it has lasted as long as a difference without revisions must: a side that stays behind forever is not clean. The
-// time restarts after ten intervals without a comparison.
+// Clean returns for how long comparisons have shown no difference that counts, up to the last one. A pending difference counts
+// once it has lasted as long as one without revisions must. A gap of ten intervals restarts the time.
 func (t *Tracker) Clean() time.Duration {
 	if t.cleanSince.IsZero() {
 		return 0

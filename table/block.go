@@ -10,16 +10,15 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// Block boundaries depend on hashes of ids: adding or removing a route moves no boundary except its own, and two lists with the
-// same routes have the same blocks.
+// Boundaries depend on hashes of ids: a route moves none but its own, and lists with the same routes have the same blocks.
 const (
 	meanBlock = 512           // routes: fewer compress worse, more make a change of one route more expensive
 	maxBlock  = 4 * meanBlock // even if ids were chosen to have no boundary
 	pieceSize = 32 << 10      // of text unpacked at once, so that slow readers do not each hold a copy of a block
 )
 
-// Block is a run of adjacent routes of a [List]. It is immutable and shared by lists: an equal pointer means an equal text. All
-// methods are safe for concurrent use. The text is compressed with S2, which unpacks faster than SHA-256 reads.
+// Block is a run of adjacent routes of a [List]. It is immutable, shared by lists, and safe for concurrent use. The text is
+// compressed with S2, which unpacks faster than SHA-256 reads.
 type Block struct {
 	pieces [][]byte // unpack to the text: each to pieceSize bytes, and the last one to the rest
 	lines  []line   // one for each route, never empty
@@ -30,7 +29,6 @@ type Block struct {
 	memos sync.Map // key to func() any
 }
 
-// line is the data of a route that a block holds in addition to the text.
 type line struct {
 	end   uint32 // in the text
 	hosts uint32 // index in hosts
@@ -76,7 +74,6 @@ func (b *Block) OfHosts(keep func(hosts string) bool) []*Route {
 	return b.ofHosts(keep, &unpacker{})
 }
 
-// everyHost is for [Block.OfHosts].
 func everyHost(string) bool { return true }
 
 // ofHosts is OfHosts with an unpacker that later blocks can use.
@@ -99,12 +96,10 @@ func (b *Block) ofHosts(keep func(hosts string) bool, u *unpacker) []*Route {
 	return routes
 }
 
-// newRoute returns the route of a line.
 func newRoute(line, hosts string) *Route {
 	return &Route{ID: line[:strings.IndexByte(line, ':')], Text: line, Hosts: hosts}
 }
 
-// unpack unpacks a piece, into the buffer if there is room.
 func (b *Block) unpack(buffer []byte, piece int) []byte {
 	text, err := s2.Decode(buffer, b.pieces[piece])
 	if err != nil {
@@ -113,7 +108,7 @@ func (b *Block) unpack(buffer []byte, piece int) []byte {
 	return text
 }
 
-// unpacker reads parts of the texts of blocks, and unpacks one piece at a time for this. The zero value is ready.
+// unpacker reads parts of the texts of blocks. It unpacks one piece at a time. The zero value is ready.
 type unpacker struct {
 	block  *Block
 	piece  int
@@ -145,8 +140,8 @@ func (b *Block) Len() int { return len(b.lines) }
 // Bytes returns the length of the text that AppendText appends.
 func (b *Block) Bytes() int { return b.bytes }
 
-// ReadAt implements [io.ReaderAt] for the text of the block: its lines, joined by "\n", without a trailing one. The canonical
-// text of a table consists of the texts of its blocks, joined in the same way.
+// ReadAt implements [io.ReaderAt] for the lines of the block, joined by "\n". The canonical text of a table is the texts of its
+// blocks, joined in the same way.
 func (b *Block) ReadAt(dst []byte, off int64) (n int, err error) {
 	for n < len(dst) {
 		if off >= int64(b.bytes) {
@@ -166,8 +161,8 @@ func (b *Block) AppendText(dst []byte) []byte {
 	return dst[:len(dst)+n]
 }
 
-// Memo returns the value built by the first call with the key, and keeps it as long as the block: for values that depend on
-// only on the routes. As with a context, the type of a key belongs to the caller.
+// Memo returns the value built by the first call with the key, and keeps it as long as the block. As with a context, the type
+// of a key belongs to the caller.
 func (b *Block) Memo(key any, make func() any) any {
 	get, ok := b.memos.Load(key)
 	if !ok {
@@ -176,13 +171,13 @@ func (b *Block) Memo(key any, make func() any) any {
 	return get.(func() any)()
 }
 
-// builder divides routes, which must be added in the order of their ids, into blocks. The zero value has no blocks.
+// builder divides routes, in the order of their ids, into blocks. The zero value has no blocks.
 type builder struct {
 	blocks []*Block
 	routes []*Route // after the blocks
 }
 
-// add adds the next route. It unpacks a block that was reused unchanged if this route belongs to that block.
+// add adds the next route. It unpacks the last block if the route belongs to it.
 func (b *builder) add(r *Route) {
 	if last := len(b.blocks) - 1; len(b.routes) == 0 && last >= 0 && b.blocks[last].Len() < maxBlock && !startsBlock(r.ID) {
 		b.routes, b.blocks = b.blocks[last].Routes(), b.blocks[:last]
@@ -191,7 +186,7 @@ func (b *builder) add(r *Route) {
 	b.routes = append(b.routes, r)
 }
 
-// take adds the routes of a block of another list: the block itself, if these routes form a block here, too.
+// take adds the routes of a block of another list: the block itself if they form one here, too.
 func (b *builder) take(block *Block) {
 	b.cut(block.first)
 	if last := len(b.blocks) - 1; len(b.routes) == 0 && (last < 0 || startsBlock(block.first) || b.blocks[last].Len() == maxBlock) {
@@ -203,7 +198,6 @@ func (b *builder) take(block *Block) {
 	}
 }
 
-// cut ends the block if it cannot continue with the id.
 func (b *builder) cut(id string) {
 	if len(b.routes) == maxBlock || startsBlock(id) {
 		b.end()
@@ -218,7 +212,6 @@ func (b *builder) end() {
 	}
 }
 
-// list returns the list of all routes. The builder must not be used again.
 func (b *builder) list() List {
 	b.end()
 	return newList(b.blocks)

@@ -19,13 +19,12 @@ const (
 	namedLeftOut = 10   // parts that [Decoder.LeftOut] describes
 )
 
-// Decoder builds a table from an eskip document while the document arrives, so that the whole text is never in memory. A route
-// begins with its id at the beginning of a line and extends to the next such line; it may have up to [MaxRoute] bytes. Each is
-// parsed separately. A Decoder is not safe for concurrent use.
+// Decoder builds a table from an eskip document while it arrives, so that the whole text is never in memory. A route begins
+// with its id at the beginning of a line, extends to the next such line, and is parsed separately. It is not safe for
+// concurrent use.
 //
 // A line of a canonical text ("id: expression;") keeps its text; every other route is printed again. So a canonical document
-// keeps its bytes and its digest: for a RouteGroup the compiler writes Host("^(a)$"), which the printer would write as
-// Host(/^(a)$/).
+// keeps its digest: for a RouteGroup the compiler writes Host("^(a)$"), which the printer would write as Host(/^(a)$/).
 type Decoder struct {
 	limit int64
 	base  *Table // may be nil
@@ -50,23 +49,19 @@ type LeftOut struct {
 	Err error  // why
 }
 
-// NewDecoder returns a decoder for a document of at most limit bytes. base is a table that the document probably resembles; it
-// may be nil.
+// NewDecoder returns a decoder for a document of at most limit bytes. base is a table that it resembles; it may be nil.
 func NewDecoder(base *Table, limit int64) *Decoder {
 	return &Decoder{limit: limit, base: base, size: batchSize}
 }
 
-// LeaveOut makes the decoder leave out parts that do not parse, have no id, or are too long, instead of refusing the document. Of
-// several routes with one id the last one counts, as in a proxy. A document that loses more parts than it keeps is still refused,
-// with the first error. Call it before the first Write.
+// LeaveOut makes the decoder leave out parts that are no routes. Of several routes with one id the last one counts, as in a
+// proxy. A document that loses more parts than it keeps is still refused. Call it before the first Write.
 func (d *Decoder) LeaveOut() { d.lenient = true }
 
-// LeftOut returns how many parts of the document were left out, and describes the first ones. It is complete after
-// [Decoder.Table].
+// LeftOut returns how many parts were left out, and describes the first ones. It is complete after [Decoder.Table].
 func (d *Decoder) LeftOut() (count int, first []LeftOut) { return d.leftOut, d.firstLeft }
 
-// Parse returns the routes of a document in the order of the document, as a [Decoder] reads them. The error is the one of the
-// parser, or about an id; New detects duplicate ids.
+// Parse returns the routes of a document in its order, as a [Decoder] reads them. New detects duplicate ids.
 func Parse(text string) ([]Route, error) {
 	d := NewDecoder(nil, math.MaxInt64)
 	d.size = math.MaxInt
@@ -81,8 +76,8 @@ func Parse(text string) ([]Route, error) {
 	return routes, nil
 }
 
-// Write processes the next bytes of the document. It returns ErrTooLarge, also from all later calls. A document that does not
-// parse is not an error here, so that its digest can be computed: [Decoder.Table] reports it.
+// Write processes the next bytes of the document. It only returns ErrTooLarge: [Decoder.Table] reports other errors, so that
+// the digest of the document can be computed.
 func (d *Decoder) Write(p []byte) (int, error) {
 	if d.read += int64(len(p)); d.read > d.limit {
 		d.fail(fmt.Errorf("%w: more than %d bytes", ErrTooLarge, d.limit))
@@ -101,7 +96,7 @@ func (d *Decoder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fail drops everything: there will be no table. An error about the size of the document replaces an earlier one.
+// fail drops everything. An error about the size of the document replaces an earlier one.
 func (d *Decoder) fail(err error) {
 	if d.err == nil || errors.Is(err, ErrTooLarge) {
 		d.err = err
@@ -109,7 +104,6 @@ func (d *Decoder) fail(err error) {
 	d.part, d.batch, d.list, d.base = nil, nil, List{}, nil
 }
 
-// endLine adds the current line to the current route, or ends that and begins the next one.
 func (d *Decoder) endLine() {
 	if leadingID(d.part[d.line:]) != "" {
 		if d.endPart(d.part[:d.line]); d.err != nil {
@@ -121,8 +115,8 @@ func (d *Decoder) endLine() {
 	d.line = len(d.part)
 }
 
-// endPart adds the route of a part of the document, usually a line, or leaves it out. An error after the first line drops only
-// the text from there on.
+// endPart adds the route of a part, usually a line, or leaves it out. An error after the first line drops only the text from
+// there on.
 func (d *Decoder) endPart(part []byte) {
 	part = bytes.TrimRight(part, "\n")
 	routes, err := d.parse(part)
@@ -140,7 +134,6 @@ func (d *Decoder) endPart(part []byte) {
 	}
 }
 
-// parse returns the routes of a part: usually one, none for a blank line.
 func (d *Decoder) parse(part []byte) ([]*Route, error) {
 	if len(part) > MaxRoute {
 		return nil, fmt.Errorf("%w: one route has more than %d bytes", ErrTooLarge, MaxRoute)
@@ -148,7 +141,6 @@ func (d *Decoder) parse(part []byte) ([]*Route, error) {
 	return parsePart(&d.reader, string(part))
 }
 
-// leadingID returns the id of the route that a line begins with, or "".
 func leadingID(line []byte) string {
 	id, _, found := bytes.Cut(line, []byte{':'})
 	if !found || !eskip.ValidID(string(id)) {
@@ -192,8 +184,7 @@ func (d *Decoder) pack() {
 	d.list, d.batch = list, d.batch[:0]
 }
 
-// Table returns the table of the document, which must be complete, with the arguments of [New]. The table shares common parts
-// with base. The error comes from the parser or New, or is ErrTooLarge. Call it once.
+// Table returns the table of the document, which shares common parts with base. Call it once, at the end of the document.
 func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
 	if d.end() == nil {
 		d.pack()

@@ -12,8 +12,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// MaxDelta limits the wire form of a delta, which is in memory as a whole while it is read, several times over. Beyond it, the
-// full table is the better choice: it is read piece by piece.
+// MaxDelta limits the wire form of a delta, which is in memory as a whole. Beyond it, the full table is the better choice.
 const MaxDelta = 4 << 20
 
 // Delta leads from one table to another. Its wire form, which docs/reference/protocol.md specifies, is JSON:
@@ -26,12 +25,11 @@ type Delta struct {
 	Count    int    `json:"count"`    // routes of the target
 	// Deletes are ids that the target does not have. The base need not have them.
 	Deletes []string `json:"deletes"`
-	// Upserts are lines of the target, sorted by id: at least those that the base does not have.
+	// Upserts are lines of the target, sorted by id: at least those that the base lacks.
 	Upserts []string `json:"upserts"`
 }
 
-// AppendJSON appends the wire form on one line without a newline. It fails if a text is not UTF-8, which has no
-// JSON form, and with ErrTooLarge beyond 4 MiB.
+// AppendJSON appends the wire form on one line. It fails if a text is not UTF-8, and with ErrTooLarge beyond 4 MiB.
 func (d *Delta) AppendJSON(dst []byte) ([]byte, error) {
 	for _, text := range d.Upserts {
 		if !utf8.ValidString(text) {
@@ -53,8 +51,7 @@ func (d *Delta) AppendJSON(dst []byte) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// ReadDelta reads the wire form to its end, and ignores unknown fields. The input may have at most limit bytes, and at most 4
-// MiB; beyond that the error is ErrTooLarge. ReadDelta does not check whether the delta leads to its target: see [Table.Apply].
+// ReadDelta reads the wire form to its end, at most limit bytes and 4 MiB, and ignores unknown fields. [Table.Apply] checks it.
 func ReadDelta(r io.Reader, limit int64) (*Delta, error) {
 	limit = min(limit, MaxDelta)
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
@@ -74,9 +71,8 @@ func ReadDelta(r io.Reader, limit int64) (*Delta, error) {
 	return &d, nil
 }
 
-// Apply returns the table that the delta leads to, with the given time; its text has at most limit bytes. It parses the routes of
-// the delta and checks the digest and the number of routes of the result, so the resulting table is exactly the server's. It does
-// not change t, and the result shares unchanged parts with it. After an error, fetch the full table.
+// Apply returns the table that the delta leads to; its text has at most limit bytes. It checks the digest and the number of
+// routes, so the result is exactly the server's. It shares unchanged parts with t. After an error, fetch the full table.
 func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
 	if have := t.Digest(); d.Base != have {
 		return nil, fmt.Errorf("delta is for another table: for %s, have %s", d.Base, have)

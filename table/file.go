@@ -15,33 +15,29 @@ import (
 // ErrDamaged is the error of ReadFile for a file that has been changed, or has another version.
 var ErrDamaged = errors.New("table file is damaged, or has another version")
 
-// The file form is a valid eskip document: two lines of comments, then the canonical text and a newline, so that a Skipper can
-// start with it and a person can read it. The first line names the form and the digest of the second one, which is metadata as
-// JSON. That has the digest of the text.
+// The file form is a valid eskip document, so that a Skipper can start with it: two lines of comments, then the canonical text
+// and a newline. The first line names the form and the digest of the second one, which is metadata as JSON, with the digest of
+// the text.
 const (
 	fileMagic   = "// routesrv table"
 	fileVersion = 1
 )
 
-// maxFileHeader limits the header, so that a huge file without line ends is not searched to its end.
 const maxFileHeader = 64 << 10
 
-// FileMeta is the metadata in the file form of a table. Digest, Revision and Time describe the table: WriteFile takes them from
-// the table and ignores these fields of its argument.
+// FileMeta is the metadata in the file form of a table. WriteFile takes Digest, Revision and Time from the table.
 type FileMeta struct {
 	Digest   Digest    `json:"digest"`
 	Revision uint64    `json:"revision"`
 	Time     time.Time `json:"time,omitzero"`
 
-	// Saved is when the file was written or, more useful to a reader, when the source was last read successfully. Zero if
-	// unknown.
+	// Saved is when the file was written or the source was last read; zero if unknown.
 	Saved time.Time `json:"saved,omitzero"`
-	// Origin is where the table came from: a URL, or "cluster". It may be any text.
+	// Origin is where the table came from: a URL, or "cluster".
 	Origin string `json:"origin"`
 }
 
-// WriteFile writes the file form of t to w without building it in memory first. It uses Saved and Origin of meta. It does not
-// write atomically: see internal/durable.
+// WriteFile writes the file form of t to w without building it in memory, and not atomically: see internal/durable.
 func (t *Table) WriteFile(w io.Writer, meta FileMeta) error {
 	meta.Digest, meta.Revision, meta.Time, meta.Saved = t.Digest(), t.revision, t.at.UTC(), meta.Saved.UTC()
 	described, err := json.Marshal(meta)
@@ -62,12 +58,9 @@ func fileHeader(described []byte) []byte {
 	return fmt.Appendf(nil, "%s, version %d, header %x\n// %s\n", fileMagic, fileVersion, sha256.Sum256(described), described)
 }
 
-// ReadFile reads the file form from r to its end. It parses the text while reading, and returns a table only if header and text
-// match their digests. The error wraps ErrDamaged, comes from r, or means that the file is
-// not a table file.
-//
-// The digests detect torn writes, bad disks and manual edits. They are not a signature: anyone who can write the file can
-// compute them.
+// ReadFile reads the file form to its end. It returns a table only if header and text match their digests, which detect torn
+// writes, bad disks and edits; they are no signature. The error wraps ErrDamaged, comes from r, or means that the file is no
+// table file.
 func ReadFile(r io.Reader) (*Table, FileMeta, error) {
 	in := bufio.NewReaderSize(r, maxFileHeader)
 	meta, err := readFileHeader(in)

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// List is an immutable list of routes with distinct ids, sorted by id. Lists derived from each other with [List.With] share each
-// common [Block]: changing one of 124,000 routes costs one block, and so does finding the difference ([Changes]). A list keeps
-// its routes compressed and returns new ones with every call. The zero value is an empty list. A List is safe for concurrent use.
+// List is an immutable list of routes with distinct ids, sorted by id. Lists derived from each other with [List.With] share
+// each common [Block], so a change of one of 124,000 routes costs one block. Routes are compressed, and returned again with
+// every call. The zero value is an empty list. It is safe for concurrent use.
 type List struct {
 	blocks []*Block
 	len    int
@@ -39,8 +39,7 @@ func (l List) Blocks() []*Block { return l.blocks }
 // All yields the routes in order.
 func (l List) All() iter.Seq[*Route] { return l.OfHosts(everyHost) }
 
-// OfHosts yields the routes whose Hosts keep accepts, in order. It calls keep at least once for each distinct Hosts of a block,
-// and unpacks only blocks with such routes.
+// OfHosts yields the routes whose Hosts keep accepts, in order. It unpacks only blocks with such routes.
 func (l List) OfHosts(keep func(hosts string) bool) iter.Seq[*Route] {
 	return func(yield func(*Route) bool) {
 		var u unpacker
@@ -57,7 +56,6 @@ func (l List) OfHosts(keep func(hosts string) bool) iter.Seq[*Route] {
 // Get returns the route with the id, or nil. It unpacks a block: see [List.Lookup] for many ids.
 func (l List) Get(id string) *Route { return l.Lookup().Get(id) }
 
-// blockOf returns the only block that can contain the id; nil if no block can.
 func (l List) blockOf(id string) *Block {
 	i, found := slices.BinarySearchFunc(l.blocks, id, func(b *Block, id string) int { return strings.Compare(b.first, id) })
 	if !found {
@@ -68,8 +66,8 @@ func (l List) blockOf(id string) *Block {
 	return l.blocks[i]
 }
 
-// Lookup finds routes of a list by id. It keeps open the block that it has read last, so ids in order cost one unpacking for each
-// block. It is not safe for concurrent use.
+// Lookup finds routes of a list by id. It keeps the block that it has read last, so ids in order cost one unpacking for each
+// block.
 type Lookup struct {
 	list     List
 	block    *Block
@@ -96,10 +94,9 @@ func (l *Lookup) Get(id string) *Route {
 	return l.routes[i]
 }
 
-// With returns the list with the routes of upserts, which replace routes with the same id, and without the ids of deletes. It
-// copies what it needs of both arguments. Deleting an id that does not exist is not an error; an id in both arguments exists
-// afterwards. The error names a duplicate id in upserts, or is the one of [Route.Check]. The cost is proportional to the changed
-// blocks.
+// With returns the list with the routes of upserts, which replace routes with the same id, and without the ids of deletes,
+// unless they are in upserts, too. It copies what it needs. The error names a duplicate id in upserts, or is the one of
+// [Route.Check]. The cost is proportional to the changed blocks.
 func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	if len(upserts) == 0 && len(deletes) == 0 {
 		return l, nil
@@ -146,8 +143,7 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	return next.list(), nil
 }
 
-// Sharing returns the list with blocks of other lists that have the same routes, of the first one that has such a block: equal
-// blocks are stored, and encoded, once.
+// Sharing returns the list with blocks of other lists in place of equal ones: they are stored, and encoded, once.
 func (l List) Sharing(others ...List) List {
 	blocks := slices.Clone(l.blocks)
 	for i, b := range blocks {
@@ -161,8 +157,8 @@ func (l List) Sharing(others ...List) List {
 	return List{blocks: blocks, len: l.len, bytes: l.bytes}
 }
 
-// Changes yields the differences between two lists, in the order of ids: the route before and the route after, nil if it does not
-// exist. Routes with the same text do not differ. Its cost is proportional to the blocks that the lists do not share.
+// Changes yields the differences between two lists, in the order of ids: the route before and after, nil if it does not exist.
+// Its cost is proportional to the blocks that the lists do not share.
 func Changes(before, after List) iter.Seq2[*Route, *Route] {
 	return func(yield func(*Route, *Route) bool) {
 		old, now := cursor{blocks: before.without(after).blocks}, cursor{blocks: after.without(before).blocks}
@@ -201,7 +197,6 @@ type cursor struct {
 	unpacker unpacker
 }
 
-// next moves to the next route.
 func (c *cursor) next() {
 	if c.line = nil; len(c.blocks) == 0 {
 		return
@@ -214,7 +209,6 @@ func (c *cursor) next() {
 	}
 }
 
-// compare compares the ids of two routes. The end comes after all.
 func (c *cursor) compare(other *cursor) int {
 	switch {
 	case other.line == nil:
@@ -225,10 +219,8 @@ func (c *cursor) compare(other *cursor) int {
 	return bytes.Compare(c.line[:bytes.IndexByte(c.line, ':')], other.line[:bytes.IndexByte(other.line, ':')])
 }
 
-// route returns a copy of the route.
 func (c *cursor) route() *Route { return newRoute(string(c.line), c.hosts) }
 
-// without returns the blocks of the list that another list does not have.
 func (l List) without(other List) List {
 	theirs := make(map[*Block]bool, len(other.blocks))
 	for _, b := range other.blocks {

@@ -8,13 +8,12 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Route is one line of a table: the printed text of a route with the few facts that are needed later, so that no parsed route
-// must be kept. It is a value; tables share its strings.
+// Route is one line of a table: the printed text of a route, with the few facts that are needed later. Tables share its
+// strings.
 type Route struct {
 	// ID is unique within a table and matches [A-Za-z_][A-Za-z0-9_]*.
 	ID string
-	// Text is "ID: expression;" on one line without a trailing newline: as eskip.String prints it in a document, or as spelled in
-	// the document that Parse read.
+	// Text is "ID: expression;" on one line: as eskip.String prints it, or as spelled in the document that Parse read.
 	Text string
 	// Hosts are the route's host expressions, in the order of its text, joined by "\n"; empty if it has none.
 	Hosts string
@@ -47,8 +46,7 @@ func (r *Route) Parse() (*eskip.Route, error) {
 // MaxRoute is the maximum length of a route's text in bytes.
 const MaxRoute = 1 << 20
 
-// Check returns an error if no table can have the route: it names the id, and wraps ErrTooLarge if the
-// text is.
+// Check returns an error if no table can have the route. It wraps ErrTooLarge if the text is too long.
 func (r *Route) Check() error {
 	if !eskip.ValidID(r.ID) {
 		return fmt.Errorf("invalid route id: %q", r.ID)
@@ -63,8 +61,7 @@ func (r *Route) Check() error {
 	return nil
 }
 
-// hostExpressions joins the Host expressions of both kinds: the legacy field, which the Ingress compiler sets, and predicates
-// with the name Host, which the RouteGroup compiler uses.
+// hostExpressions joins the Host expressions in the field, which the Ingress compiler sets, and in predicates.
 func hostExpressions(r *eskip.Route) string {
 	var hosts []string
 	hosts = append(hosts, r.HostRegexps...)
@@ -79,8 +76,8 @@ func hostExpressions(r *eskip.Route) string {
 	return strings.Join(hosts, "\n")
 }
 
-// HostsOf yields the hosts of a route for counting and comparing, possibly more than once; nothing for a route that answers every
-// host. An expression ^(a[.]org|b[.]org)$, as the compiler writes it, is split at each "|"; every other expression is one host.
+// HostsOf yields the hosts of a route for counting and comparing, possibly more than once; none if it answers every host. An
+// expression ^(a[.]org|b[.]org)$ is split at each "|"; every other one is one host.
 func (r *Route) HostsOf() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if r.Hosts == "" {
@@ -100,8 +97,8 @@ func (r *Route) HostsOf() iter.Seq[string] {
 	}
 }
 
-// Path returns the argument of the first predicate Path, PathSubtree or PathRegexp, as spelled between the quotes; empty if there
-// is none. expr means that it is a regular expression. It does not parse the text, because a table has more than 100,000 routes.
+// Path returns the argument of the first predicate Path, PathSubtree or PathRegexp (then expr is set), as spelled between the
+// quotes; empty if there is none. It does not parse the text, because a table has more than 100,000 routes.
 func (r *Route) Path() (path string, expr bool) {
 	text := strings.TrimPrefix(r.Text, r.ID)
 	begin := 0 // of the name that ends at the offset, if there is one
@@ -135,8 +132,7 @@ func literal(args string) string {
 	return args[1:end]
 }
 
-// parsePart parses a part of a document: a line, or several. A route keeps the text if that is a line of a canonical text;
-// otherwise it is printed again.
+// parsePart parses one or more lines of a document. A route keeps its line of a canonical text, or is printed again.
 func parsePart(reader *eskip.Reader, part string) ([]*Route, error) {
 	parsed, err := reader.Parse(part)
 	if err != nil {
@@ -156,9 +152,8 @@ func parsePart(reader *eskip.Reader, part string) ([]*Route, error) {
 	return routes, nil
 }
 
-// Reread returns the route that every reader of a table gets from the text of r, which parses as parsed. It returns false if the
-// text is not a line of a canonical text, with the id and a single semicolon outside of literals at the end: readers would have
-// another digest.
+// Reread returns the route that every reader of a table gets from the text of r, which parses as parsed. It returns false if
+// the text is not a canonical line, because readers would have another digest.
 func (r *Route) Reread(parsed *eskip.Route) (Route, bool) {
 	rest, ok := strings.CutPrefix(r.Text, parsed.Id)
 	if !ok || parsed.Id == "" || !strings.HasPrefix(rest, ": ") || strings.IndexByte(r.Text, '\n') >= 0 {
@@ -172,7 +167,6 @@ func (r *Route) Reread(parsed *eskip.Route) (Route, bool) {
 	return Route{}, false // a comment, or no end
 }
 
-// outside yields the offsets in a definition that are not part of literals, up to the first comment.
 func outside(text string) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := 0; i < len(text); i++ {
@@ -191,7 +185,6 @@ func outside(text string) iter.Seq[int] {
 	}
 }
 
-// closingQuote returns the offset of the quote that ends the literal whose content starts at i, or -1.
 func closingQuote(s string, i int, quote byte) int {
 	for ; i < len(s); i++ {
 		switch s[i] {
@@ -204,8 +197,7 @@ func closingQuote(s string, i int, quote byte) int {
 	return -1
 }
 
-// closingSlash is closingQuote for a regular expression: a slash in a character class does not end it. It also returns -1 for a
-// comment, which begins like an empty expression.
+// closingSlash is closingQuote for a regular expression, in whose classes slashes are literal. It returns -1 for a comment.
 func closingSlash(s string, i int) int {
 	if i < len(s) && s[i] == '/' {
 		return -1

@@ -1,17 +1,11 @@
-// Package table holds one version of the routing table.
+// Package table holds one version of the routing table: a [Table] is an immutable list of routes sorted by id ([List]), each
+// kept as its printed text ([Route]). Its canonical text is what a data plane downloads: one route per line, joined by "\n".
+// Its [Digest] is the SHA-256 of that text, so replicas that read the same objects have the same digest. The revision is the
+// highest list revision of the read that produced the table: it contains nothing that was written later.
 //
-// A [Table] is an immutable list of routes sorted by id ([List]), each kept as its printed text ([Route]). Its canonical text is
-// what a data plane downloads: one route per line, joined by "\n", no newline at the end. Its [Digest] is the SHA-256 of that
-// text, so replicas that read the same objects have the same digest, also after a restart. The revision is the highest list
-// revision of the read that produced the table ([Read]): the table contains nothing that was written to the source later.
-//
-// All methods are safe for concurrent use. Ids are unique and sorted bytewise. [Parse] preserves the bytes of a canonical text,
-// and so its digest. Zone tables ([Table.Zone]) and last-known-good files ([Table.WriteFile], [ReadFile]) work on the printed
-// texts.
-//
-// A list keeps its routes in compressed blocks, which need a tenth of the memory of the text. Tables derived from each other
-// share unchanged blocks, so keeping several versions and finding their differences ([Changes]) costs little more than the
-// differences.
+// Routes are kept in compressed blocks, which need a tenth of the memory of the text, and tables derived from each other share
+// unchanged blocks: several versions and their differences ([Changes]) cost little more than the differences. All methods are
+// safe for concurrent use.
 //
 // Other modules may import it: the exported API is stable within a major version.
 package table
@@ -36,27 +30,18 @@ type Table struct {
 	at       time.Time
 }
 
-// content is the part that two tables with different revisions can share. Its values are computed on first demand.
 type content struct {
 	list   List
 	digest func() Digest
 	zones  func() []string
-	// states are the states of the hash after each block, so that a table that begins with the same blocks continues from there.
-	// Until the digest is computed they are the states of the previous table.
+	// states are the states of the hash after each block, so that a table that begins with the same blocks continues from
+	// there. Until the digest is computed they belong to the previous table.
 	states atomic.Pointer[[]hash.Cloner]
 	beside *content // may have hashed a longer beginning when the digest is computed, which drops it; nil for none
 }
 
-func newContent(list List) *content {
-	c := &content{list: list}
-	c.states.Store(&[]hash.Cloner{})
-	c.digest = sync.OnceValue(c.hash)
-	c.zones = sync.OnceValue(func() []string { return mostZones(list.blocks) })
-	return c
-}
-
-// New returns a table of routes, which it copies and sorts by id. The revision is Newest of the read that produced them, 0
-// without revisions; at is the time of that read. The error is the one of [List.With]. A table without routes is valid.
+// New returns a table of routes, which it copies and sorts by id; at is the time of the read that produced them. The error is
+// the one of [List.With].
 func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
 	pointers := make([]*Route, len(routes))
 	for i := range routes {
@@ -71,11 +56,14 @@ func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
 
 // Of returns a table of a list; see New for the arguments.
 func Of(list List, revision uint64, at time.Time) *Table {
-	return &Table{content: newContent(list), revision: revision, at: at}
+	c := &content{list: list}
+	c.states.Store(&[]hash.Cloner{})
+	c.digest = sync.OnceValue(c.hash)
+	c.zones = sync.OnceValue(func() []string { return mostZones(list.blocks) })
+	return &Table{content: c, revision: revision, at: at}
 }
 
-// Next returns a table of a list derived from t's list with [List.With]. It is [Of] that does not hash a common beginning again.
-// t may be nil.
+// Next is [Of] that does not hash a common beginning of t, which may be nil, again.
 func (t *Table) Next(list List, revision uint64, at time.Time) *Table {
 	next := Of(list, revision, at)
 	if t != nil {
@@ -84,8 +72,7 @@ func (t *Table) Next(list List, revision uint64, at time.Time) *Table {
 	return next
 }
 
-// NextBeside is [Table.Next] for one of two tables that are served side by side and differ in a few routes. If the digest of the other
-// one is computed first, a common beginning is hashed only once.
+// NextBeside is [Table.Next] for a table served beside another one: a common beginning is hashed only once.
 func (t *Table) NextBeside(list List, revision uint64, at time.Time, other *Table) *Table {
 	next := t.Next(list, revision, at)
 	next.beside = other.content
@@ -152,26 +139,24 @@ func (t *Table) WithRevision(revision uint64) *Table {
 	return &Table{content: t.content, revision: revision, at: t.at}
 }
 
-// Read describes one complete read of a source, for ordering the tables of several readers. A read lies between two revisions:
-// its lists have different revisions, and a list from a cache may be older than the others.
+// Read describes one complete read of a source, for ordering the tables of several readers.
 type Read struct {
 	// Oldest is the lowest revision of the lists, 0 if unknown: the read includes everything written until then. Newest is the
-	// highest one, 0 without revisions: the read includes nothing written later.
+	// highest one, 0 without revisions: it includes nothing written later.
 	Oldest, Newest uint64
 	// Consistent means that the read bypassed all caches: it is not older than any write before it began.
 	Consistent bool
-	// Held means that the read showed another table than the served one, and that a guard holds that table back. Then Live means that
-	// the served table was derived from the read, except for the held part; Backends means that only backends are held.
+	// Held means that a guard holds back what the read showed. Then Live means that the served table was derived from the read
+	// except for the held part, and Backends that only backends are held.
 	Held, Live, Backends bool
-	// Candidate is a table that another replica may serve already, because it no longer holds it, or has promoted it; nil if unknown.
+	// Candidate is a table that another replica may serve already, because it no longer holds it; nil if unknown.
 	Candidate *Table
 	// Stale means that the source is a route server that has not read its source since it loaded a last-known-good file.
 	Stale bool
 	At    time.Time // when the read was complete
 }
 
-// Digest is the SHA-256 of a table's canonical text. Equal content has an equal digest on every replica and after every restart.
-// The zero value names no table (the digest of an empty table is not zero).
+// Digest is the SHA-256 of a table's canonical text. The zero value names no table.
 type Digest [sha256.Size]byte
 
 // String returns the digest as 64 lower-case hexadecimal characters, the form used in the ETag.

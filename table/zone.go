@@ -9,14 +9,13 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// minZoneEndpoints is the minimum number of endpoints in a zone for limiting a route to them: fewer would concentrate the load of
-// a zone on too few backends.
+// minZoneEndpoints is the minimum for limiting a route to a zone: fewer would get too much of its load.
 const minZoneEndpoints = 3
 
 // maxZones is the maximum number of zones of a table: each requested zone costs memory in a server.
 const maxZones = 64
 
-// mostZones returns the zones of all blocks, sorted; if they are more than maxZones, the zones that most blocks have.
+// mostZones returns the zones that most blocks have, sorted.
 func mostZones(blocks []*Block) []string {
 	count := make(map[string]int)
 	for _, b := range blocks {
@@ -32,14 +31,12 @@ func mostZones(blocks []*Block) []string {
 	return all
 }
 
-// Zones returns the zones of the table's endpoints, sorted; if there are more than 64, those that most blocks have. It omits
-// zones that occur only in routes that opt out of zone selection: their zone table is the full table, as for an unknown zone. The
-// slice is shared: it must not be changed.
+// Zones returns at most 64 zones of the table's endpoints, sorted, without those that occur only in routes that opt out. The
+// slice must not be changed.
 func (t *Table) Zones() []string { return t.zones() }
 
-// Zone returns the table for data planes in a zone: every route with at least three endpoints in the zone keeps only these, in
-// their order; every other route is unchanged. It returns t itself if the zone is unknown or nothing differs. The result has the
-// revision and time of t and shares unchanged blocks with it. It costs a hash, and the blocks that no earlier table had.
+// Zone returns the table for data planes in a zone: every route with at least three endpoints in the zone keeps only these. It
+// returns t itself if the zone is unknown or nothing differs, and shares unchanged blocks with it.
 func (t *Table) Zone(zone string) *Table { return t.ZoneAfter(zone, nil) }
 
 // ZoneAfter is Zone with the previous table of the zone, which may be nil: see [Table.Next].
@@ -65,7 +62,6 @@ type (
 	zoneMemo  string   // its block for a zone
 )
 
-// zones returns the zones of the endpoints, sorted.
 func (b *Block) zones() []string {
 	return b.Memo(zonesMemo{}, func() any {
 		distinct := make(map[string]struct{})
@@ -81,7 +77,6 @@ func (b *Block) zones() []string {
 	}).([]string)
 }
 
-// zone returns the block with the texts for a zone: b itself if nothing differs.
 func (b *Block) zone(zone string) *Block {
 	if _, in := slices.BinarySearch(b.zones(), zone); !in {
 		return b
@@ -101,7 +96,6 @@ func (b *Block) zone(zone string) *Block {
 	}).(*Block)
 }
 
-// zoneText returns a route's text with only the endpoints of the zone, or the unchanged text if the rule does not apply.
 func zoneText(text, zone string) string {
 	head, all := endpoints(text)
 	var in []string
@@ -124,8 +118,8 @@ type endpoint struct {
 	zone   string // decoded
 }
 
-// endpoints returns the endpoints of a route's printed backend, <algorithm, "endpoint", …>, and the text before the first one. It
-// returns none if no zone table of the route may differ, or if the backend is not printed in that form.
+// endpoints returns the endpoints of a route's printed backend, and the text before the first one; none if no zone table of the
+// route may differ.
 func endpoints(text string) (head string, all []endpoint) {
 	if !strings.Contains(text, "zone=") || strings.Contains(text, zoneOptOut) {
 		return "", nil
@@ -155,7 +149,6 @@ func endpoints(text string) (head string, all []endpoint) {
 	return "", nil
 }
 
-// zoneOf returns the zone of an endpoint as printed between its quotes.
 func zoneOf(printed string) string {
 	if strings.IndexByte(printed, '\\') < 0 {
 		return eskip.NewLBEndpoints([]string{printed})[0].Zone

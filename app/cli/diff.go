@@ -23,9 +23,6 @@ func (j *diffJob) define(flags *options.Flags) {
 }
 
 func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
-	if areEntries(s.args) {
-		return j.entries(ctx, s)
-	}
 	if len(s.args) > 2 {
 		return Trouble, unexpected(s.args[2])
 	}
@@ -58,21 +55,6 @@ func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
 		status = Trouble
 	}
 	return status, printing(j.write(s, status, views, failed))
-}
-
-// entries compares two entries of the history, which the last two arguments name.
-func (j *diffJob) entries(ctx context.Context, s *session) (int, error) {
-	places, from, to := s.args[:len(s.args)-2], s.args[len(s.args)-2], s.args[len(s.args)-1]
-	if !s.program.Remote {
-		var err error
-		if s.clusters, places, err = s.places.Clusters(places); err != nil {
-			return Trouble, usageError(err)
-		}
-	}
-	if len(places) > 0 {
-		return Trouble, unexpected(places[0])
-	}
-	return s.showEntry(ctx, from, to)
 }
 
 // notCompared records the parts of a table that are not routes.
@@ -165,8 +147,7 @@ func loadReplica(s *session) func(context.Context, Replica) (*tables.Table, erro
 		if s.tls != (options.TLSFiles{}) {
 			scheme = "https"
 		}
-		reader := tables.New(tables.Config{Timeout: s.timeout, Transport: transport, MaxRedirects: -1})
-		defer reader.Close()
+		reader := tables.New(tables.Config{Timeout: s.timeout, Transport: transport})
 		return reader.Load(ctx, scheme+"://"+r.Host+"/routes")
 	}
 }

@@ -171,7 +171,7 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 	if err := json.Unmarshal(answer, &report); err != nil || report.Schema != takeover.Schema {
 		return Trouble, fmt.Errorf("%s: this is not the support listener of a route server that reads a cluster", listener.URL)
 	}
-	write := map[string]func(io.Writer) error{"text": report.WriteText, "json": report.WriteJSON, "markdown": report.WriteMarkdown}[output]
+	write := map[string]func(io.Writer) error{"text": report.WriteText, "json": report.WriteJSON}[output]
 	return verdict(!report.Found()), printing(write(std.Out))
 }
 

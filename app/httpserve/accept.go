@@ -60,26 +60,11 @@ func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Log
 	})
 }
 
-// AcceptEndpoints returns the endpoint of the control socket that accepts, and the one of the support listener that says where to
-// accept instead. The command is what accepts in the pod, such as "routesrv accept".
-func AcceptEndpoints(accept func(publish.Acceptance) (*table.Table, error), command string, log *slog.Logger) []Endpoint {
-	return []Endpoint{
-		{Listener: ControlListener, Path: api.PathAccept, Methods: []string{http.MethodPost}, MaxBody: MaxForm, Handler: Accept(accept, log),
-			Does: "publishes the held table, or releases kept objects: `digest=` names what you looked at; `namespace=` and `object=` choose some objects"},
-		acceptElsewhere(command),
-	}
-}
-
-// acceptElsewhere returns an endpoint of the support listener that refuses to accept, and names the command.
-func acceptElsewhere(command string) Endpoint {
+// AcceptEndpoint returns the endpoint of the control socket that accepts.
+func AcceptEndpoint(accept func(publish.Acceptance) (*table.Table, error), log *slog.Logger) Endpoint {
 	return Endpoint{
-		Listener: SupportListener, Path: api.PathAccept, Methods: []string{}, ChecksMethods: true, // no method at all
-		Does: "405: held tables are accepted in the pod, with `" + command + "`",
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Allow", "")
-			WriteJSON(w, http.StatusMethodNotAllowed, api.Error{
-				Error: "no table is accepted over the network, since a proxy would forward such a request: run in the pod, with kubectl exec: " + command + " DIGEST --why REASON"})
-		}),
+		Listener: ControlListener, Path: api.PathAccept, Methods: []string{http.MethodPost}, MaxBody: MaxForm, Handler: Accept(accept, log),
+		Does: "publishes the held table, or releases kept objects: `digest=` names what you looked at; `namespace=` and `object=` choose some objects",
 	}
 }
 

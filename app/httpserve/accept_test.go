@@ -140,7 +140,7 @@ func TestAcceptanceIsRefusedBeforeAnybodyIsAsked(t *testing.T) {
 func TestRefusedAcceptanceSaysWhatIsHeld(t *testing.T) {
 	tab := heldTable(t)
 	held := func(err error) error {
-		return &publish.HeldError{Err: err, Digest: tab.Digest(), Reason: guard.NamespaceLost}
+		return &publish.HeldError{Err: err, Digest: tab.Digest(), Reason: guard.RoutesLost}
 	}
 	for _, test := range []struct {
 		err    error
@@ -158,7 +158,7 @@ func TestRefusedAcceptanceSaysWhatIsHeld(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != test.status || answer.Error != test.err.Error() {
 			t.Errorf("%v: %d %s (%v)", test.err, w.Code, w.Body, err)
 		}
-		if test.held != (answer.Held == tab.Digest().String() && answer.Reason == string(guard.NamespaceLost)) {
+		if test.held != (answer.Held == tab.Digest().String() && answer.Reason == string(guard.RoutesLost)) {
 			t.Errorf("%v: held is %q for %q", test.err, answer.Held, answer.Reason)
 		}
 		if log.Len() > 0 {

@@ -29,11 +29,13 @@ type bodies struct {
 }
 
 // limitBodies wraps the handler of a listener.
-func limitBodies(endpoints []Endpoint, next http.Handler) http.Handler {
+func limitBodies(listener string, endpoints []Endpoint, next http.Handler) http.Handler {
 	b := &bodies{next: next, limits: make(map[string]int64)}
 	for _, e := range endpoints {
 		for _, m := range e.Methods {
-			b.limits[m+e.Path] = e.MaxBody
+			if e.Listener == listener {
+				b.limits[m+e.Path] = e.MaxBody
+			}
 		}
 	}
 	return b

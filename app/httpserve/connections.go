@@ -145,7 +145,11 @@ func (c *Connections) full(now time.Time) bool {
 	var victim net.Conn
 	var worst *connection
 	for conn, one := range c.conns {
-		if one.busy && !c.always || now.Sub(one.since) < c.grace(one) {
+		grace := newGrace
+		if c.addresses[one.address] > max(1, c.max/shares) {
+			grace = manyGrace
+		}
+		if one.busy && !c.always || now.Sub(one.since) < grace {
 			continue
 		}
 		if worst != nil {
@@ -166,15 +170,6 @@ func (c *Connections) full(now time.Time) bool {
 	}
 	_ = victim.Close() // the server notices
 	return false
-}
-
-// grace returns how long a new connection is exempt from eviction. Addresses with many connections get less, so that they do not
-// block others.
-func (c *Connections) grace(one *connection) time.Duration {
-	if c.addresses[one.address] > max(1, c.max/shares) {
-		return manyGrace
-	}
-	return newGrace
 }
 
 // Track makes srv report its connections. A connection that has received only part of a request counts as idle.

@@ -123,14 +123,6 @@ func PeerOf(ctx context.Context) (Peer, bool) {
 	return p, ok
 }
 
-// rememberPeer is the ConnContext of the control server.
-func rememberPeer(ctx context.Context, c net.Conn) context.Context {
-	if p, ok := peerOf(c); ok {
-		return p.Attach(ctx)
-	}
-	return ctx
-}
-
 // Control returns the handler of the control socket: the endpoints of [ControlListener], and support for every other path. It
 // answers only root and the user of this process, although the mode of the socket already excludes others.
 func Control(endpoints []Endpoint, support http.Handler) http.Handler {

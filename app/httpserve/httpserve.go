@@ -8,10 +8,9 @@ package httpserve
 import (
 	"context"
 	"encoding/json"
-	"log"
 	"log/slog"
 	"net/http"
-	"net/http/pprof"
+	_ "net/http/pprof" // registers its handlers
 	"strings"
 	"time"
 
@@ -28,15 +27,6 @@ const (
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
 )
-
-// newServer returns a server with a time limit on each phase that a client could draw out. net/http logs to errors.
-func newServer(h http.Handler, errors *ErrorLog) *http.Server {
-	return &http.Server{
-		Handler: h, ReadTimeout: readTimeout, ReadHeaderTimeout: headerTimeout,
-		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: log.New(errors, "", 0),
-	}
-}
 
 // WriteJSON answers with v as indented JSON, which people read, too.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
@@ -156,22 +146,12 @@ func Probes(ready http.Handler) []Endpoint {
 	}
 }
 
-// Profiles returns the endpoints of package net/http/pprof below /debug/pprof/, for a support listener with -enable-profile.
-func Profiles() []Endpoint {
-	var all []Endpoint
-	for _, p := range []struct {
-		name, does string
-		handler    http.HandlerFunc
-	}{
-		{"", "the list of profiles; `cmdline`, `profile` (CPU, for `seconds=`), `symbol`, `trace` (for `seconds=`) and others below it", pprof.Index},
-		{"cmdline", "the command line, with NUL bytes between the arguments", pprof.Cmdline},
-		{"profile", "a CPU profile, for `seconds=` (30)", pprof.Profile},
-		{"symbol", "function names by address", pprof.Symbol},
-		{"trace", "a runtime trace, for `seconds=` (1)", pprof.Trace},
-	} {
-		all = append(all, Endpoint{
-			Path: "/debug/pprof/" + p.name, Handler: p.handler, Does: p.does, Condition: "with `-enable-profile`",
-		})
+// Profiles returns the endpoint of package net/http/pprof, which registers its handlers with [http.DefaultServeMux], for a support
+// listener with -enable-profile.
+func Profiles() Endpoint {
+	return Endpoint{
+		Path: "/debug/pprof/", Methods: []string{http.MethodGet, http.MethodHead}, ChecksMethods: true, Handler: http.DefaultServeMux,
+		Condition: "with `-enable-profile`",
+		Does:      "the list of profiles; `cmdline`, `profile` (CPU, for `seconds=`), `symbol`, `trace` (for `seconds=`) and others below it",
 	}
-	return all
 }

@@ -15,7 +15,7 @@ import (
 func FuzzArguments(f *testing.F) {
 	f.Add("-kubernetes\n-address=:1\n--manifests\na", "ROUTESRV_FLAG_ADDRESS=:2\nPATH=/")
 	f.Add("-edit-route\n/a/b/\n-whitelisted-healthcheck-cidr=::/0,\n---x\n-\n--\nx", "")
-	f.Add("-kubernetes\n--guard=max-bytes=5e3,hold=1h,namespaces\n-source-poll-timeout=9999999999999999999", "ROUTESRV_FLAG_=x\n=")
+	f.Add("-kubernetes\n--guard=max-bytes=5e3,hold=1h\n-source-poll-timeout=9999999999999999999", "ROUTESRV_FLAG_=x\n=")
 	for name, s := range samples() {
 		f.Add("-kubernetes\n--"+name+"="+s.value, options.EnvName(name)+"="+s.value)
 	}

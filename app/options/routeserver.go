@@ -162,8 +162,6 @@ func (f *Flags) guard(c *guard.Config, maxLoss float64, hold time.Duration, rela
 			"how long lost objects, or a whole table, are kept. Time never releases what an emptied table lost."},
 		{"release", either(&c.Manual, "auto", "manual"), "auto (after hold, or by an acceptance) or manual (only by an acceptance); what " +
 			"comes back is always released."},
-		{"namespaces", Bool(&c.Namespaces, false),
-			"also keep a namespace that lost all its routes, at least 20, while all others lost at most 5 %."},
 		{"max-routes", Number(&c.MaxRoutes, 0, 0, most), "do not serve objects that make the table grow past this; 0 means no limit."},
 		{"max-bytes", size(&c.MaxBytes, "0", 0), "the same in bytes, such as 512MiB; also the largest table that " +
 			"--upstream may send, by default four times the last one, from 64 MiB (512 MiB for the first one) to a quarter of the memory limit."},
@@ -405,7 +403,7 @@ func CompileFlags(cmd *cobra.Command, c *RouteServer) *Flags {
 	f.Add("--against", Text("URL", &c.Against, ""), "Support listener of a route server. Instead of the table, print which requests of other "+
 		"owners the Ingresses and RouteGroups would take if they were in its cluster.")
 	c.Output = "text"
-	f.Add("-o,--output", Choice(&c.Output, "text", "json", "markdown"), "Form of what --against prints; markdown is for pull requests.")
+	f.Add("-o,--output", Choice(&c.Output, "text", "json"), "Form of what --against prints.")
 	f.Check(func() {
 		const files = "has no effect: the manifests are read"
 		if len(f.args) > 0 && c.Source.Kubernetes {

@@ -280,8 +280,8 @@ func serveSamples() map[string]sample {
 		return sample{value, with, f, want}
 	}
 	return map[string]sample{
-		"guard": one("max-loss=50%,max-backend-loss=0.75,window=3m,hold=2m,release=manual,namespaces,max-routes=9,max-bytes=512MiB",
-			guard.Config{MaxLoss: 0.5, MaxBackendLoss: 0.75, Window: 3 * time.Minute, Hold: 2 * time.Minute, Manual: true, Namespaces: true, MaxRoutes: 9, MaxBytes: 512 << 20},
+		"guard": one("max-loss=50%,max-backend-loss=0.75,window=3m,hold=2m,release=manual,max-routes=9,max-bytes=512MiB",
+			guard.Config{MaxLoss: 0.5, MaxBackendLoss: 0.75, Window: 3 * time.Minute, Hold: 2 * time.Minute, Manual: true, MaxRoutes: 9, MaxBytes: 512 << 20},
 			func(c *options.RouteServer) any { return c.Server.Guard }),
 		"address":                       one("127.0.0.1:80", "127.0.0.1:80", func(c *options.RouteServer) any { return c.Server.Address }),
 		"support-listener":              one("[::1]:80", "[::1]:80", func(c *options.RouteServer) any { return c.Server.SupportAddress }),

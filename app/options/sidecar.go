@@ -31,7 +31,7 @@ func SidecarFlags(cmd *cobra.Command, c *Sidecar) *Flags {
 	f.Add("--zone", Text("ZONE", &s.Fetch.Zone, ""), "Zone of the table; empty means the full table.")
 	f.Add("--zone-file", Text("PATH", &s.Fetch.ZoneFile, ""), "File with the zone, instead of --zone.")
 	f.Add("--proxy-metrics-url", Text("URL", &s.ProxyMetricsURL, sidecar.DefaultProxyMetricsURL),
-		"Metrics of the proxy; empty: none.")
+		"Metrics of the proxy, which show with which tables it runs; empty: none.")
 	f.polling(&c.Source, &s.Interval, &s.MaxBackoff, &s.Fetch,
 		Setting{"shutdown", Duration(&s.ShutdownTimeout, sidecar.DefaultShutdownTimeout, tick, day), "for open requests, after draining."},
 		Setting{"fresh-limit", Duration(&s.FreshLimit, sidecar.DefaultFreshLimit, tick, 30*day),
@@ -79,12 +79,6 @@ func (f *Flags) sidecarListeners(s *sidecar.Config) {
 		"Listener for operators and metrics; empty: none.")
 	f.Add("--support-loopback-only", Bool(&s.SupportLoopbackOnly, false),
 		"Answer /status, /problems, /shadow, /guard/held and profiles only over the socket in --state-dir.")
-	f.Add("--support-tls", Settings(nil,
-		Setting{"cert", Text("PATH", &s.SupportTLS.Cert, ""), "certificate."},
-		Setting{"key", Text("PATH", &s.SupportTLS.Key, ""), "its private key."},
-		Setting{"client-ca", Text("PATH", &s.SupportTLS.ClientCA, ""),
-			"CAs of clients. With it only /livez, /health and /fresh answer without a client certificate."},
-	), "Files for TLS of the support listener, PEM, read again when they change.")
 	f.Add("--routes-file", Text("PATH", &s.RoutesFile, ""), "File for each served table, for a proxy with -routes-file that runs as the same user.")
 	f.Add("-wait-for-healthcheck-interval", Duration(&s.Drain, 0, 0, 30*day), "How long to keep serving after the signal to stop.")
 	f.Add("-enable-profile", Bool(&s.EnableProfile, false), "Serve profiles under /debug/pprof on the support listener.")
@@ -105,12 +99,8 @@ func (f *Flags) checkSidecar(c *Sidecar) {
 	if c.Source.none() && !fetches {
 		f.failf("", "no source for a table: set --upstream to fetch one, -kubernetes or --manifests to compute one")
 	}
-	withTLS := s.SupportTLS != (sidecar.SupportTLS{})
-	if withTLS && (s.SupportTLS.Cert == "" || s.SupportTLS.Key == "") {
-		f.failf("support-tls", "set cert and key; client certificates need TLS")
-	}
-	if s.SupportAddress == "" && (withTLS || s.SupportLoopbackOnly) {
-		f.warn("support-listener", "is turned off: --support-loopback-only and --support-tls have no effect")
+	if s.SupportAddress == "" && s.SupportLoopbackOnly {
+		f.warn("support-listener", "is turned off: --support-loopback-only has no effect")
 	}
 	if fetches && s.StateDir == "" {
 		f.warn("state-dir", "is not set: the last table is kept only in memory, and is lost if this process restarts while no route server "+

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/api"
-	"github.com/routesrv/routesrv/app/console"
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/eskip"
@@ -51,28 +49,17 @@ func (q *questions) limited(path string, answer http.HandlerFunc) http.HandlerFu
 			http.Error(w, "the query is too long", http.StatusRequestURITooLong)
 			return
 		}
-		done, ok := q.turn(r.Context(), path)
+		done, ok := q.turns.Wait(r.Context(), questionWait)
 		if !ok {
 			w.Header().Set("Retry-After", "5")
 			http.Error(w, "too many questions at a time", http.StatusServiceUnavailable)
 			return
 		}
 		defer done()
+		start := time.Now()
 		answer(w, r)
-	}
-}
-
-// turn waits for a slot to answer a question, and reports whether it got one. The caller must call done afterwards.
-func (q *questions) turn(ctx context.Context, path string) (done func(), ok bool) {
-	end, ok := q.turns.Wait(ctx, questionWait)
-	if !ok {
-		return nil, false
-	}
-	start := time.Now()
-	return func() {
 		q.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
-		end()
-	}, true
+	}
 }
 
 // answers returns a handler that answers with a value as JSON.
@@ -99,12 +86,14 @@ func (s *Server) questionEndpoints() []httpserve.Endpoint {
 	}, s.takeoverEndpoint())
 }
 
+var errNoTable = errors.New("no table yet")
+
 // serveMatch finds the route of a request in the served table. It caches nothing between two requests: even in a large table it
 // parses only the routes that requests for one host can reach.
 func (s *Server) serveMatch(w http.ResponseWriter, r *http.Request) {
 	v, err := s.match(r.URL.Query())
 	switch {
-	case errors.Is(err, console.ErrNoTable):
+	case errors.Is(err, errNoTable):
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	case err != nil:
@@ -118,11 +107,11 @@ func (s *Server) serveMatch(w http.ResponseWriter, r *http.Request) {
 	httpserve.WriteAnswer(w, r, status, v.WriteJSON, v.WriteText)
 }
 
-// match answers one question. The error is [console.ErrNoTable], or names the invalid parameter.
+// match answers one question. The error is errNoTable, or names the invalid parameter.
 func (s *Server) match(q url.Values) (*report.Report, error) {
 	t := s.cache.Current()
 	if t == nil {
-		return nil, console.ErrNoTable
+		return nil, errNoTable
 	}
 	options := s.proxyOptions()
 	request, err := report.ParseQuery(q, time.Now().UTC(), &options)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
 )
@@ -358,7 +357,7 @@ func (c *controller) reconsider() {
 }
 
 // readProxy records the figures of the proxy.
-func (c *controller) readProxy(now time.Time, f *fleet.Figures) {
+func (c *controller) readProxy(now time.Time, f *figures) {
 	before := c.proof.fallenBack(now)
 	if c.proof.read(now, f); c.proof.fallenBack(now) != before {
 		c.call(c.reconsider)

@@ -171,7 +171,13 @@ func (c *controller) newRemote() (*remoteProducer, error) {
 	cfg.Guard, cfg.Logger, cfg.Metrics = c.cfg.Guard, c.cfg.Logger, c.fetchMetrics
 	cfg.Sink, cfg.Decided = remoteSink{c, p}, c.decisions.Append
 	cfg.Identity, cfg.Unproven = c.identity, c.proof.unproven
-	cfg.Ended = func(err error) { c.roundEnded(p, err) }
+	cfg.Ended = func(err error) {
+		c.call(func() {
+			if p.tried, p.failing = true, err != nil; err == nil {
+				p.answered = time.Now()
+			}
+		})
+	}
 	var err error
 	if p.client, err = dataplane.New(cfg); err != nil {
 		return nil, err
@@ -241,16 +247,6 @@ func (c *controller) runRemote(ctx context.Context, p *remoteProducer) {
 	if err := p.client.Run(ctx); err != nil {
 		c.log.Error("data-plane client ended", "error", err)
 	}
-}
-
-// roundEnded handles the end of a round of the client.
-func (c *controller) roundEnded(p *remoteProducer, err error) {
-	c.call(func() {
-		p.tried, p.failing = true, err != nil
-		if err == nil {
-			p.answered = time.Now()
-		}
-	})
 }
 
 // betweenAnswers does what each answer to a poll does, if none has come for longer than the interval of polls with its jitter: a

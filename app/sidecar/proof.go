@@ -51,8 +51,9 @@ type proof struct {
 	failed bool                                               // the last write
 	warned bool                                               // of metrics without a start time
 
-	fetched   fleet.Name // the table that the proxy has fetched, according to requests: for reports only
-	fetchedAt time.Time  // when it was fetched, or first named
+	fetched        table.Digest // the table that the proxy has fetched, according to requests: for reports only
+	refused        uint64       // routes, according to its metrics
+	refusedEarlier uint64       // before it fetched that table
 }
 
 // newProof reads the state of the previous process.
@@ -154,24 +155,26 @@ func (p *proof) proven() (c publish.Candidate, ok bool) {
 }
 
 // read records the figures of the proxy.
-func (p *proof) read(now time.Time, f *fleet.Figures) {
-	var rejected uint64
-	for _, n := range f.Refused {
-		rejected += n
-	}
-	applied := f.LastApply
-	if applied.IsZero() && f.Routes != nil {
-		applied = now // it does not show the time, and has a table
+func (p *proof) read(now time.Time, f *figures) {
+	applied := f.applied
+	if applied.IsZero() && f.table {
+		applied = now // it does not show the time
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if f.Started.IsZero() && !p.warned {
+	if f.started.IsZero() && !p.warned {
 		p.warned = true
 		p.log.Warn("the metrics of the proxy do not show when its process started: no fallback if it dies (-metrics-flavour=prometheus)")
 	}
-	if p.rules.Read(now, f.Started, applied, rejected) {
+	p.refused = f.refused
+	before := p.rules.State().Started
+	died := p.rules.Read(now, f.started, applied, f.refused)
+	if !p.rules.State().Started.Equal(before) {
+		p.refusedEarlier = 0 // a new process counts from 0
+	}
+	if died {
 		p.metrics.deaths.Inc()
-		p.log.Warn("the proxy was restarted with a table that is not proven", "digest", p.rules.State().Offered.String(), "started", f.Started)
+		p.log.Warn("the proxy was restarted with a table that is not proven", "digest", p.rules.State().Offered.String(), "started", f.started)
 	}
 	p.follow()
 }
@@ -200,22 +203,22 @@ func (p *proof) tick(now time.Time) {
 
 // saw records for reports which table the proxy has after an answer.
 func (p *proof) saw(seen etagcache.Seen) {
-	name := fleet.Name{Digest: seen.Digest, Revision: seen.Revision}
+	has := seen.Digest
 	if !seen.Sent.Digest.IsZero() { // it applies the table before it asks again and names it
-		name = fleet.Name{Digest: seen.Sent.Digest, Revision: seen.Sent.Revision}
+		has = seen.Sent.Digest
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !name.Digest.IsZero() && p.fetched.Digest != name.Digest {
-		p.fetched, p.fetchedAt = name, time.Now()
+	if !has.IsZero() && p.fetched != has {
+		p.fetched, p.refusedEarlier = has, p.refused
 	}
 }
 
-// hasFetched returns the table that the proxy has fetched, zero for none, and when that was.
-func (p *proof) hasFetched() (fleet.Name, time.Time) {
+// refusedRoutes returns how many routes the proxy has refused since it fetched its table.
+func (p *proof) refusedRoutes() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.fetched, p.fetchedAt
+	return p.refused - min(p.refused, p.refusedEarlier)
 }
 
 // suspects returns for a report why the proven table is served instead of the newest one: nothing, or one entry.

@@ -12,22 +12,26 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// TestATableIsFetchedWhenItHasArrived: a proxy applies a table at once and names it with its next request. Fetched after that, the table would never
-// count as applied.
-func TestATableIsFetchedWhenItHasArrived(t *testing.T) {
+// TestRefusedRoutesAreOfTheLastTable: a proxy never decreases its count, and a new process counts from 0.
+func TestRefusedRoutesAreOfTheLastTable(t *testing.T) {
 	first, second := table.Digest{1}, table.Digest{2}
 	p := newProof("", newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	p.saw(etagcache.Seen{Sent: api.Tag{Digest: first}})
-	if name, at := p.hasFetched(); name.Digest != first || time.Since(at) > time.Minute {
-		t.Errorf("after the first body: %v at %v", name, at)
+	start := time.Now()
+	sent := func(d table.Digest) { p.saw(etagcache.Seen{Sent: api.Tag{Digest: d}}) }
+	want := func(what string, started time.Time, refused, want uint64) {
+		t.Helper()
+		p.read(time.Now(), &figures{started: started, applied: time.Now(), table: true, refused: refused})
+		if got := p.refusedRoutes(); got != want {
+			t.Errorf("%s: %d, want %d", what, got, want)
+		}
 	}
-	p.saw(etagcache.Seen{Digest: first, Sent: api.Tag{Digest: second}})
-	fetched, at := p.hasFetched()
-	if fetched.Digest != second {
-		t.Errorf("after the second body: %v", fetched)
-	}
+	sent(first)
+	want("a route of the first table", start, 1, 1)
+	p.saw(etagcache.Seen{}) // a body that broke off
+	want("a body that broke off", start, 1, 1)
+	sent(second)
+	want("another table", start, 1, 0)
 	p.saw(etagcache.Seen{Digest: second})
-	if name, again := p.hasFetched(); name != fetched || again != at {
-		t.Errorf("the next request changes the time: %v at %v, was %v", name, again, at)
-	}
+	want("two routes of it", start, 3, 2)
+	want("another process", start.Add(time.Minute), 3, 3)
 }

@@ -189,7 +189,7 @@ func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 }
 
 // shadowView returns the content of /shadow.
-func (c *controller) shadowView() shadowdiff.Comparison {
+func (c *controller) shadowView() *shadowdiff.Comparison {
 	now := c.shown.Load()
 	v := c.shadow.view.Load()
 	if v == nil {
@@ -197,14 +197,14 @@ func (c *controller) shadowView() shadowdiff.Comparison {
 		if now.Mode != rollout.Pre {
 			err = fmt.Sprintf("the mode is %s: tables are compared in mode Pre", now.Mode)
 		}
-		return shadowdiff.Comparison{A: shadowdiff.Side{Name: selfName}, B: shadowdiff.Side{Name: "route server"}, Err: err}
+		return &shadowdiff.Comparison{A: shadowdiff.Side{Name: selfName}, B: shadowdiff.Side{Name: "route server"}, Err: err}
 	}
 	shown := *v
 	shown.Owner = c.owners()
 	if now.Cutover != nil {
 		shown.Err = now.Cutover.trouble
 	}
-	return shown
+	return &shown
 }
 
 // owners finds the objects of routes where this data plane reads the cluster itself, in the modes False and Pre; otherwise it is

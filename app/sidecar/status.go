@@ -179,9 +179,6 @@ func (s *Sidecar) report(ctx context.Context) {
 		},
 		Collect: s.collect,
 	}
-	if s.watch != nil {
-		reporter.Figures = s.watch.figures
-	}
 	reporter.Run(ctx)
 }
 
@@ -201,9 +198,9 @@ func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 	}
 	shown := s.controller.shown.Load()
 	r.Pre, r.WantsRank = shown.pre, shown.Setting.Count > 0
-	var at time.Time
-	if r.Fetched, at = s.controller.proof.hasFetched(); !r.Fetched.IsZero() {
-		r.FetchedAgo = max(0, now.Sub(at).Seconds())
+	r.Refused = s.controller.proof.refusedRoutes()
+	if s.watch != nil {
+		r.MetricsError = s.watch.trouble()
 	}
 	return r, true
 }

@@ -6,8 +6,6 @@ import (
 	"io"
 	"syscall"
 	"time"
-
-	"github.com/routesrv/routesrv/fleet"
 )
 
 const (
@@ -17,10 +15,6 @@ const (
 	watchEvery = time.Second
 	watchSoon  = 50 * time.Millisecond
 	watchShare = 10
-	// maxSpare is how many readings may come sooner than that within eagerFor after a request that names no table, such as the first
-	// one of a process. Each reading by time earns another one.
-	maxSpare = 8
-	eagerFor = 2 * time.Second
 	// awaitEvery is the time between two attempts while the proxy does not listen, for at most awaitFor: a proxy that crashes
 	// because of its table may run for milliseconds only. The attempts cost less than 1 % of a core.
 	awaitEvery = 10 * time.Millisecond
@@ -29,23 +23,20 @@ const (
 	requestWait = 500 * time.Millisecond
 )
 
-// watch reads the metrics of the proxy: for the proof, and for reports to route servers.
+// watch reads the metrics of the proxy.
 type watch struct {
-	read func(now time.Time, f *fleet.Figures) // is told about each reading
+	read func(now time.Time, f *figures) // is told about each reading
 
 	turn   chan struct{} // of capacity 1, taken by the goroutine that uses the fields below
 	reader *metricsReader
 	began  time.Time     // of the last attempt
 	took   time.Duration // by a successful attempt, on average
-	eager  time.Time     // until when readings may be spent
-	spare  int           // readings to spend
 	alive  time.Time     // when the metrics were last read; at first, the start of this process if an earlier one has read them
-	last   *fleet.Figures
-	err    error // why last is nil
+	err    error         // of the last attempt
 }
 
 // newWatch returns a watch; known means that an earlier process has read the metrics.
-func newWatch(r *metricsReader, known bool, read func(time.Time, *fleet.Figures)) *watch {
+func newWatch(r *metricsReader, known bool, read func(time.Time, *figures)) *watch {
 	w := &watch{reader: r, read: read, turn: make(chan struct{}, 1)}
 	if known {
 		w.alive = time.Now()
@@ -67,7 +58,6 @@ func (w *watch) run(ctx context.Context) {
 		w.turn <- struct{}{}
 		if time.Since(w.began) >= w.due() {
 			w.look(ctx)
-			w.spare = min(w.spare+1, maxSpare)
 		}
 		wait := w.due() - time.Since(w.began)
 		<-w.turn
@@ -92,7 +82,7 @@ func (w *watch) look(ctx context.Context) {
 		return
 	}
 	now := time.Now()
-	if w.last, w.err = f, err; err == nil {
+	if w.err = err; err == nil {
 		w.alive, w.took = now, (3*w.took+now.Sub(w.began))/4 // one slow reading shows a busy machine
 		w.read(now, f)
 	}
@@ -100,7 +90,7 @@ func (w *watch) look(ctx context.Context) {
 
 // fresh reads the metrics before a request for the table is answered, so that a proxy that was restarted gets the right one at
 // once. The sender of the request influences only the time of a reading.
-func (w *watch) fresh(ctx context.Context, named bool) {
+func (w *watch) fresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestWait)
 	defer cancel()
 	select {
@@ -109,25 +99,17 @@ func (w *watch) fresh(ctx context.Context, named bool) {
 	case <-ctx.Done():
 		return
 	}
-	if !named {
-		w.eager = time.Now().Add(eagerFor)
-	}
-	due := w.err != nil || time.Since(w.began) >= max(watchSoon, watchShare*w.took)
-	if !due && w.spare > 0 && time.Now().Before(w.eager) {
-		w.spare--
-		due = true
-	}
-	if due && w.took < requestWait {
+	if due := w.err != nil || time.Since(w.began) >= max(watchSoon, watchShare*w.took); due && w.took < requestWait {
 		w.look(ctx)
 	}
 }
 
-// figures returns the last figures, and how far the proxy is with the table that it fetched at a time, for [fleet.Reporter].
-func (w *watch) figures(_ context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied, error) {
+// trouble returns why the metrics cannot be read, or "".
+func (w *watch) trouble() string {
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }()
-	if w.last == nil {
-		return nil, fleet.AppliedUnknown, w.err
+	if w.err == nil {
+		return ""
 	}
-	return w.last, w.reader.Judge(w.last, fetched), nil
+	return w.err.Error()
 }

@@ -121,8 +121,8 @@ The exit status is 0 if there is no problem of severity error or warning, 1 if t
 after an error. With --against it is 0 if the objects take nothing, and 1 if they do or may.`,
 		Example: `  # Compile this folder with the settings of production
   routesrv compile -config-file production.yaml ./manifests
-  # Ask a route server which requests of others these objects would take, for a pull request
-  routesrv compile --against http://127.0.0.1:9911 -o markdown ./manifests`,
+  # Ask a route server which requests of others these objects would take
+  routesrv compile --against http://127.0.0.1:9911 ./manifests`,
 	}
 	var cfg options.RouteServer
 	flags := options.CompileFlags(cmd, &cfg)

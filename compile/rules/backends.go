@@ -11,12 +11,10 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// missingService describes a service that does not exist.
 func missingService(namespace, name string) string {
 	return fmt.Sprintf("there is no Service %q in the namespace %q, so the routes to it are left out", name, kube.NamespaceOrDefault(namespace))
 }
 
-// noPort describes a port that a service does not have, and lists its ports.
 func noPort(svc *kube.Service, name, given string) string {
 	var has []string
 	for _, p := range svc.Ports {
@@ -57,7 +55,6 @@ func (s *Service) Zones() map[string]int {
 	return zones
 }
 
-// checkWeights reports backends that get no traffic because of their weight. If all weights are 0, all get equal shares.
 func (f *findings) checkWeights(names []string, weights []float64) {
 	if total(weights) == 0 {
 		return
@@ -95,14 +92,12 @@ func (b *ingressBuilder) checkWeightNames() {
 // share is a backend's part of the traffic. The zero share is all of it.
 type share struct {
 	part *eskip.Predicate // nil for all
-	// rest is how many True() predicates follow, one for each backend that is split off later. They are made for each route: the
-	// predicates of all backends grow with the square of their number.
+	// rest is how many True() predicates follow, one for each backend that is split off later.
 	rest int
 	// none marks a backend without traffic. Ingresses create no route for it, RouteGroups do.
 	none bool
 }
 
-// split adds the predicates of the share to a route.
 func (s share) split(r *eskip.Route) {
 	if s.part != nil {
 		r.Predicates = append(r.Predicates, s.part)
@@ -110,9 +105,9 @@ func (s share) split(r *eskip.Route) {
 	}
 }
 
-// split computes the share of each backend from the weights, in order of appearance. The result is by name; if a backend is
-// repeated, its last share counts. keepZero returns Traffic(0) for a weight of zero. The float64 arithmetic has the same order of
-// operations as the reference, because the numbers are printed. A single backend has all traffic: the result is nil then.
+// split computes the share of each backend by name, of a repeated one the last. keepZero returns Traffic(0) for a weight of
+// zero. The numbers are printed, so the arithmetic has the order of the reference. A single backend has all traffic: the result
+// is nil.
 func (a TrafficAlgorithm) split(names []string, weights []float64, keepZero bool) map[string]share {
 	if len(names) == 1 {
 		return nil

@@ -34,7 +34,6 @@ func httpCompanion(r *eskip.Route, suffix string) *eskip.Route {
 
 func redirectFilter(code int) *eskip.Filter { return filter("redirectTo", float64(code), "https:") }
 
-// globalRedirect returns the route that redirects all http requests that no other route takes.
 func globalRedirect(code int) *eskip.Route {
 	r := shunt(routeid.Redirect, redirectFilter(code))
 	r.Headers = map[string]string{forwardedProtoHeader: "http"}
@@ -42,7 +41,6 @@ func globalRedirect(code int) *eskip.Route {
 	return r
 }
 
-// eastWestCompanion adds the deprecated east-west companion of a route: a copy for the host NAME.NAMESPACE.DOMAIN.
 func (b *ingressBuilder) eastWestCompanion(r *eskip.Route, sharers int) {
 	if !b.set.EastWest {
 		return
@@ -53,7 +51,6 @@ func (b *ingressBuilder) eastWestCompanion(r *eskip.Route, sharers int) {
 	b.addToHost(host, c, companion, sharers)
 }
 
-// eastWestCopy returns a copy for a host inside of the cluster.
 func eastWestCopy(r *eskip.Route, host string) *eskip.Route {
 	c := shallow(r)
 	c.Id = routeid.EastWest(r.Id)
@@ -61,7 +58,6 @@ func eastWestCopy(r *eskip.Route, host string) *eskip.Route {
 	return c
 }
 
-// finishMain finishes a main route, and its copies after it.
 func (p *routeGroupPass) finishMain(r *eskip.Route) {
 	var copies []*eskip.Route
 	if p.eastWest {
@@ -76,7 +72,6 @@ func (p *routeGroupPass) finishMain(r *eskip.Route) {
 	}
 }
 
-// finish applies the additions of the pass to a route, and prints it.
 func (p *routeGroupPass) finish(r *eskip.Route, role role) {
 	if p.internal {
 		r.Predicates = append(r.Predicates, p.set.EastWestRangePredicates...)
@@ -85,7 +80,6 @@ func (p *routeGroupPass) finish(r *eskip.Route, role role) {
 	p.Unit.finish(&p.Global, r, role, 1)
 }
 
-// catchAlls adds the catch-alls of the hosts, unless a route takes all their requests.
 func (p *routeGroupPass) catchAlls() {
 	if !p.built || p.hostOnly || p.set.DisableCatchAllRoutes {
 		return
@@ -97,19 +91,12 @@ func (p *routeGroupPass) catchAlls() {
 	}
 }
 
-// onlyHosts reports whether a route has no predicate except Host, and so takes all requests to its hosts.
-func onlyHosts(r *eskip.Route) bool {
-	return !slices.ContainsFunc(r.Predicates, func(p *eskip.Predicate) bool { return p.Name != "Host" })
-}
-
-// matchesForwardedProto reports whether the author matches X-Forwarded-Proto explicitly. The comparison is case-sensitive.
 func matchesForwardedProto(r *eskip.Route) bool {
 	return slices.ContainsFunc(r.Predicates, func(p *eskip.Predicate) bool {
 		return (p.Name == "Header" || p.Name == "HeaderRegexp") && len(p.Args) > 0 && p.Args[0] == forwardedProtoHeader
 	})
 }
 
-// eastWestCopy returns the deprecated companion for the host NAME.NAMESPACE.DOMAIN.
 func (p *routeGroupPass) eastWestCopy(r *eskip.Route) *eskip.Route {
 	c := eskip.Copy(r)
 	c.Id = routeid.EastWest(r.Id)
@@ -118,7 +105,6 @@ func (p *routeGroupPass) eastWestCopy(r *eskip.Route) *eskip.Route {
 	return c
 }
 
-// redirectCopy returns a copy that redirects the http requests of the route.
 func (p *routeGroupPass) redirectCopy(r *eskip.Route) *eskip.Route {
 	c := shunt(r.Id+routeid.SuffixRedirect, redirectFilter(p.set.HTTPSRedirectCode))
 	c.Predicates = append(eskip.Copy(r).Predicates, predicate("Header", forwardedProtoHeader, "http"))

@@ -32,7 +32,6 @@ func sortEndpoints(eps []endpoint) []endpoint {
 	return eps
 }
 
-// inZone keeps only the endpoints of the zone if there are enough of them.
 func inZone(eps []endpoint, zone string) []endpoint {
 	if zone == "" {
 		return eps
@@ -49,8 +48,7 @@ func inZone(eps []endpoint, zone string) []endpoint {
 	return own
 }
 
-// endpointsKey is the key of the reference's cache of endpoints. It lacks the name of the service port. One property is not
-// copied: the reference uses one scheme for all RouteGroups.
+// endpointsKey is the key of the reference's cache of endpoints, which lacks the name of the service port.
 type endpointsKey struct {
 	kind    kube.Kind
 	service kube.ServiceKey
@@ -58,10 +56,9 @@ type endpointsKey struct {
 	target  string
 }
 
-// ambiguous reports whether two ports of the service have the same text as target port but differ otherwise: for an Ingress in name or
-// number, or, for every object, in whether the target is a name or a number. For such a service the reference uses, for the whole load,
-// the result of the port that was converted first. This package does the same for parity; therefore it cannot cache objects that refer
-// to such a service.
+// ambiguous reports whether two ports of the service have the same text as target port but differ otherwise: for an Ingress in
+// name or number, or in whether the target is a name. The reference then uses, for the whole load, the result of the port that
+// was converted first, and so does this package: objects that refer to such a service cannot be cached.
 func ambiguous(kind kube.Kind, svc *kube.Service) bool {
 	for i, p := range svc.Ports {
 		for _, q := range svc.Ports[:i] {
@@ -74,9 +71,8 @@ func ambiguous(kind kube.Kind, svc *kube.Service) bool {
 	return false
 }
 
-// endpointsOf resolves a service port for an object of a kind with annotations. An empty protocol annotation counts as absent, except for
-// Ingresses with Endpoints. The scheme is part of the key: the reference's cache mixes up the
-// schemes of RouteGroups that share a service port.
+// endpointsOf resolves a service port for an object with annotations. An empty protocol annotation counts as absent, except for
+// Ingresses with Endpoints.
 func (u *Unit) endpointsOf(kind kube.Kind, key kube.ServiceKey, port kube.ServicePort, annotations kube.Pairs) []endpoint {
 	var scheme string // empty: the scheme of the port
 	protocol, given := annotations.Lookup(protocolAnnotation)
@@ -98,7 +94,7 @@ func (u *Unit) endpointsOf(kind kube.Kind, key kube.ServiceKey, port kube.Servic
 	return u.lookups.resolveOnce(endpointsKey{kind, key, scheme, port.TargetPort.String()}, resolve)
 }
 
-// resolveOnce returns what the first user of the key got in this compilation. The result then depends on other objects.
+// resolveOnce returns what the first user of the key got in this compilation.
 func (l *lookups) resolveOnce(k endpointsKey, resolve func() []endpoint) []endpoint {
 	l.volatile = true
 	r, ok := l.view.resolved[k]
@@ -109,13 +105,12 @@ func (l *lookups) resolveOnce(k endpointsKey, resolve func() []endpoint) []endpo
 	return r.endpoints
 }
 
-// resolution is the result for the first user of a key.
 type resolution struct {
 	endpoints []endpoint
 	user      kube.Ref
 }
 
-// subsetEndpoints uses the first subset that qualifies. For a RouteGroup it has the target port; for an Ingress it has a port of the
+// subsetEndpoints uses the first subset that qualifies: for a RouteGroup it has the target port, for an Ingress a port of the
 // service port's name, or a single port.
 func subsetEndpoints(kind kube.Kind, e *kube.Endpoints, port kube.ServicePort, scheme string) []endpoint {
 	if e == nil {
@@ -136,7 +131,6 @@ func subsetEndpoints(kind kube.Kind, e *kube.Endpoints, port kube.ServicePort, s
 	return nil
 }
 
-// subsetPort returns the port with which a subset qualifies.
 func subsetPort(kind kube.Kind, sub *kube.Subset, port kube.ServicePort) (kube.EndpointPort, bool) {
 	target := port.TargetPort
 	return first(sub.Ports, func(p kube.EndpointPort) bool {
@@ -147,8 +141,7 @@ func subsetPort(kind kube.Kind, sub *kube.Subset, port kube.ServicePort) (kube.E
 	})
 }
 
-// sliceEndpoints resolves a service port in the merged slices: in the first TCP port that fits, with its scheme if there is no other. A
-// port that is not found becomes port 0, as in the reference.
+// sliceEndpoints resolves a service port in the merged slices. A port that is not found becomes 0, as in the reference.
 func sliceEndpoints(kind kube.Kind, g mergedSlices, port kube.ServicePort, scheme string) []endpoint {
 	if len(g) == 0 {
 		return nil
@@ -172,7 +165,6 @@ func sliceEndpoints(kind kube.Kind, g mergedSlices, port kube.ServicePort, schem
 	return sortEndpoints(eps)
 }
 
-// slicePort returns the first port of a slice that fits.
 func slicePort(kind kube.Kind, ports []kube.EndpointPort, port kube.ServicePort) (kube.EndpointPort, bool) {
 	target := port.TargetPort
 	return first(ports, func(p kube.EndpointPort) bool {
@@ -193,7 +185,6 @@ func fixedNumber(kind kube.Kind, port kube.ServicePort) bool {
 	return kind == kube.KindIngress && port.Name == "" && !port.TargetPort.IsName
 }
 
-// first returns the first element that fits, if one does.
 func first[T any](list []T, fits func(T) bool) (found T, ok bool) {
 	if at := slices.IndexFunc(list, fits); at >= 0 {
 		return list[at], true
@@ -201,12 +192,11 @@ func first[T any](list []T, fits func(T) bool) (found T, ok bool) {
 	return found, false
 }
 
-// setEndpoints sets the route's backend for the endpoints: a shunt that answers 502 for none, the address for one, a load
-// balancer for more.
 func setEndpoints(r *eskip.Route, eps []endpoint, algorithm string) {
 	switch len(eps) {
 	case 0:
-		setNoEndpoints(r)
+		r.BackendType = eskip.ShuntBackend
+		r.Filters = []*eskip.Filter{filter("status", 502.0), filter("inlineContent", "no endpoints")}
 	case 1:
 		r.BackendType = eskip.NetworkBackend
 		r.Backend = eps[0].address
@@ -222,9 +212,8 @@ func setEndpoints(r *eskip.Route, eps []endpoint, algorithm string) {
 	}
 }
 
-// balanced returns an endpoint of a load balancer as every reader of the table has it: readers remove the zone from the URL, and with
-// another spelling a data plane would compute another digest. This changes only schemes in upper case and those with a query, from
-// which the reference reads the zone as well.
+// balanced returns an endpoint of a load balancer as every reader of the table has it: readers remove the zone from the URL,
+// and with another spelling a data plane would compute another digest.
 func balanced(e endpoint) eskip.LBEndpoint {
 	text := e.address
 	if plainURL(text) {
@@ -247,16 +236,10 @@ func plainURL(url string) bool {
 	return true
 }
 
-// setNoEndpoints makes the route answer 502 and do nothing else.
-func setNoEndpoints(r *eskip.Route) {
-	r.BackendType = eskip.ShuntBackend
-	r.Filters = []*eskip.Filter{filter("status", 502.0), filter("inlineContent", "no endpoints")}
-}
-
 // mergedSlices are all slices of one service that list ports, in the order of the snapshot.
 type mergedSlices []*kube.EndpointSlice
 
-// endpoints returns the ready addresses. An address that terminates in any slice is excluded, whatever the order of the slices.
+// endpoints returns the ready addresses. One that terminates in any slice is excluded.
 func (g mergedSlices) endpoints() []endpoint {
 	var all []endpoint
 	position := make(map[string]int) // in all, by address; deleted for a terminating one
@@ -281,8 +264,7 @@ func (g mergedSlices) endpoints() []endpoint {
 	return slices.DeleteFunc(all, func(a endpoint) bool { return position[a.address] == gone })
 }
 
-// Addresses returns the ready addresses of a service, sorted as strings: from all its subsets, or from its merged EndpointSlices. It
-// serves the shard endpoints; an unknown service has no addresses.
+// Addresses returns the ready addresses of a service, sorted as strings, for the shard endpoints.
 func (v *View) Addresses(namespace, name string) []string {
 	var all []string
 	for _, a := range v.service(kube.ServiceKey{Namespace: namespace, Name: name}).slices.endpoints() {

@@ -15,11 +15,11 @@ import (
 // maxSharers limits what one object can make of an edit rule that applies to its own result.
 const maxSharers = 16
 
-// finish appends the finished form of the route to dst, which are routes of the unit: it applies the options, prints, and parses back. It
-// neither changes nor keeps the route. Texts and problems go to the unit.
+// finish applies the options to a route, prints it, parses it back, and appends it to dst, which are routes of the unit. It
+// neither changes nor keeps the route.
 //
-// sharers is how many routes have the filters of the route in one list in the reference. Its edit rules change the list in place,
-// once for each of these routes, so all of them get the filters as they are after the last time.
+// sharers is how many routes have the filters of the route in one list in the reference, whose edit rules change the list in
+// place, once for each of them.
 func (u *Unit) finish(dst *[]Route, r *eskip.Route, role role, sharers int) {
 	if d := u.set.DefaultFilters; d != nil {
 		r = d.Do([]*eskip.Route{r})[0]
@@ -30,7 +30,6 @@ func (u *Unit) finish(dst *[]Route, r *eskip.Route, role role, sharers int) {
 	u.edit(dst, r, role, sharers)
 }
 
-// edit is finish without the default filters.
 func (u *Unit) edit(dst *[]Route, before *eskip.Route, role role, sharers int) {
 	r := before
 	var clones []*eskip.Route
@@ -50,7 +49,6 @@ func (u *Unit) edit(dst *[]Route, before *eskip.Route, role role, sharers int) {
 	*dst = append(*dst, made)
 }
 
-// process applies the edit rules and the clone rules.
 func (u *Unit) process(r *eskip.Route, sharers int) (edited *eskip.Route, clones []*eskip.Route) {
 	routes := []*eskip.Route{r}
 	var failed []error
@@ -75,7 +73,6 @@ func (u *Unit) process(r *eskip.Route, sharers int) (edited *eskip.Route, clones
 	return routes[0], routes[1:]
 }
 
-// editFilters applies a rule to the filters alone. What fails has failed before.
 func editFilters(e *eskip.Editor, r *eskip.Route) *eskip.Route {
 	alone := &eskip.Route{Filters: r.Filters}
 	edited, _ := e.DoWithErrors([]*eskip.Route{alone})
@@ -125,15 +122,14 @@ func (u *Unit) print(r *eskip.Route) (*table.Route, bool) {
 	return &printed, true
 }
 
-// unreadable reports a route that no reader of the table could read. It returns false.
 func (u *Unit) unreadable(r *eskip.Route, err error) bool {
 	u.addf(Problem{Route: r.Id, Reason: NotParsable, Severity: Error},
 		"route %s left out, it would make the whole table unreadable: %v", r.Id, err)
 	return false
 }
 
-// printClones prints the results of the clone rules. If several rules make clones with the same id, the last one counts, as for a
-// proxy that reads the table of the reference. It has the id even if it is left out, like every route that is first.
+// printClones prints the results of the clone rules. Of clones with the same id the last one counts, as for a proxy that reads
+// the table of the reference.
 func (u *Unit) printClones(routes []*eskip.Route) []int32 {
 	var clones []int32
 	for _, r := range routes {
@@ -145,8 +141,7 @@ func (u *Unit) printClones(routes []*eskip.Route) []int32 {
 	return clones
 }
 
-// parseBack ensures that one object cannot break the table for all: the text of a route, parsed on its own, must mean the same as
-// the route. The result belongs to the reader.
+// parseBack ensures that the text of a route, parsed on its own, means the same as the route. The result belongs to the reader.
 func parseBack(reader *eskip.Reader, r *eskip.Route, text string) (*eskip.Route, error) {
 	back, err := reader.Parse(text)
 	if err != nil {
@@ -158,10 +153,8 @@ func parseBack(reader *eskip.Reader, r *eskip.Route, text string) (*eskip.Route,
 	return back[0], nil
 }
 
-// A route that proxies refuse is published as in the reference, because the tables must be equal. Each proxy then drops it, and
-// only its own log shows it. Therefore it is a problem here.
-
-// checkRefused reports a route that proxies refuse, once for each kind of mistake in an object. Hosts with wildcards have been reported.
+// checkRefused reports a route that proxies refuse, once for each kind of mistake in an object. It is published as in the
+// reference, and only the log of each proxy shows that it is dropped.
 func (u *Unit) checkRefused(r *eskip.Route) {
 	refused, err := u.set.proxies.Check(r)
 	if err == nil {
@@ -189,8 +182,8 @@ func (u *Unit) checkRefused(r *eskip.Route) {
 	u.ownf(Problem{Route: r.Id, Reason: reason, Severity: Warning, About: string(refused) + " " + what}, "%s, so they ignore the routes that have it", detail)
 }
 
-// checkAllowed reports filters that operators refuse, and returns false if the route has one. It warns of filters that work while a
-// proxy loads its routes, unless the operators add these filters themselves.
+// checkAllowed reports filters that operators refuse, and warns of filters that work while a proxy loads its routes, unless the
+// operators add these themselves.
 func (u *Unit) checkAllowed(r *eskip.Route) bool {
 	for _, filter := range r.Filters {
 		name := filter.Name
@@ -229,14 +222,12 @@ func (u *Unit) checkPaths(r *eskip.Route) {
 	}
 }
 
-// nameIn returns the quoted name in an error of the catalogue.
 func nameIn(text string) string {
 	_, text, _ = strings.Cut(text, `"`)
 	name, _, _ := strings.Cut(text, `"`)
 	return name
 }
 
-// meant suggests names that may have been meant.
 func meant(names []string) string {
 	if len(names) == 0 {
 		return ""

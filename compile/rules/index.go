@@ -12,8 +12,6 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// index has the backends of a snapshot by name, and their problems. It is immutable; indexes of similar backends share most of
-// their nodes.
 type index struct {
 	services *btree.BTreeG[*Service]
 	problems *btree.BTreeG[findingsOf]
@@ -23,7 +21,6 @@ type index struct {
 	of kube.Backends // what the index was made from
 }
 
-// findingsOf are the problems of one object of the backends.
 type findingsOf struct {
 	owner kube.Ref
 	list  []Problem
@@ -35,15 +32,14 @@ type Service struct {
 	backing
 }
 
-// backing is a service with its endpoints.
 type backing struct {
 	Service    *kube.Service
 	incomplete *kube.Service // which does not count
 	endpoints  *kube.Endpoints
 	slices     mergedSlices
 
-	// No route uses the others, and they may be why: slices without a list of ports, and how many Endpoints there are where
-	// only slices count, or slices where only Endpoints count.
+	// No route uses these, and they may be why: slices without a list of ports, and Endpoints or slices of the kind that does
+	// not count.
 	unlisted mergedSlices
 	unused   int
 }
@@ -64,13 +60,11 @@ func ordered[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
-// indexOf returns the index of backends. Incomplete services do not count.
 func indexOf(b *kube.Backends, endpointSlices bool) *index {
 	x, _ := newIndex().with(b, endpointSlices)
 	return x
 }
 
-// with returns the index of other backends, and the services that differ.
 func (x *index) with(b *kube.Backends, endpointSlices bool) (*index, []*Service) {
 	gone, fresh := x.of.Difference(b)
 	if gone.Size()+fresh.Size() == 0 {
@@ -117,14 +111,12 @@ func (x *index) with(b *kube.Backends, endpointSlices bool) (*index, []*Service)
 	return e.index, e.done(x)
 }
 
-// indexEdit is an index that is being made from another one.
 type indexEdit struct {
 	*index
 	endpointSlices bool
 	services       map[kube.ServiceKey]*Service // services that may differ
 }
 
-// of returns a service to change.
 func (e *indexEdit) of(key kube.ServiceKey) *Service {
 	s := e.services[key]
 	if s == nil {
@@ -149,7 +141,6 @@ func (e *indexEdit) report(owner kube.Ref, list []Problem) {
 	}
 }
 
-// endpoints adds Endpoints (n is 1), or removes them (-1).
 func (e *indexEdit) endpoints(o *kube.Endpoints, n int) {
 	of := e.of(o.ServiceKey())
 	switch {
@@ -164,8 +155,7 @@ func (e *indexEdit) endpoints(o *kube.Endpoints, n int) {
 	}
 }
 
-// slice adds a slice, or removes one. It uses the namespace as it is: a slice without one is never found (it does not
-// default to "default" here).
+// slice adds a slice, or removes one. Its namespace does not default to "default".
 func (e *indexEdit) slice(o *kube.EndpointSlice, n int) {
 	of := e.of(o.ServiceKey())
 	if !e.endpointSlices {
@@ -185,7 +175,6 @@ func (e *indexEdit) slice(o *kube.EndpointSlice, n int) {
 	}
 }
 
-// order puts the slices of each service into the order of a list.
 func (e *indexEdit) order(list []*kube.EndpointSlice) {
 	place := make(map[*kube.EndpointSlice]int)
 	for _, of := range e.services {
@@ -210,7 +199,6 @@ func (e *indexEdit) order(list []*kube.EndpointSlice) {
 	}
 }
 
-// done puts the services into the index, and returns those that differ from another one.
 func (e *indexEdit) done(from *index) (differ []*Service) {
 	for _, key := range slices.SortedFunc(maps.Keys(e.services), kube.ServiceKey.Compare) {
 		s := e.services[key]
@@ -235,14 +223,12 @@ type View struct {
 	// beside are services that replace services of the snapshot; nil except in a view of [View.With].
 	beside map[kube.ServiceKey]*Service
 
-	// resolved is the reference's cache of endpoints, which only services with ambiguous ports need (endpoints.go). It is valid
-	// for one build.
+	// resolved is the reference's cache of endpoints for services with ambiguous ports (endpoints.go), for one build.
 	resolved map[endpointsKey]resolution
 	user     kube.Ref // the object that is compiled
 }
 
-// View returns what the objects of a snapshot see. It derives the index from the one of another view, unless that is nil,
-// and returns the services that differ between the two.
+// View returns what the objects of a snapshot see, derived from another view unless that is nil, and the services that differ.
 func (s *Set) View(of *kube.Snapshot, from *View) (v *View, differ []*Service) {
 	was := newIndex()
 	if from != nil && !from.twice {
@@ -253,8 +239,7 @@ func (s *Set) View(of *kube.Snapshot, from *View) (v *View, differ []*Service) {
 	return v, differ
 }
 
-// Ambiguous reports whether several Services, or several Endpoints, have the same name. No other view can be derived from
-// this one.
+// Ambiguous reports whether several backends of a kind have the same name. No other view can be derived from this one.
 func (v *View) Ambiguous() bool { return v.twice }
 
 // Problems returns the problems of the backends themselves.
@@ -266,8 +251,7 @@ func (v *View) Problems() (all []Problem) {
 	return all
 }
 
-// Before returns the view of an object that is compiled after all others: without what the objects behind it have resolved,
-// because the object resolves before them.
+// Before returns the view of an object without what the objects behind it have resolved, because it resolves before them.
 func (v *View) Before(o kube.Ref) *View {
 	sooner := *v
 	sooner.resolved = make(map[endpointsKey]resolution)
@@ -279,7 +263,7 @@ func (v *View) Before(o kube.Ref) *View {
 	return &sooner
 }
 
-// With returns a view with more Services, Endpoints and slices. Objects of one name replace what the snapshot has of that kind.
+// With returns a view with more backends, which replace others with the same name and kind.
 func (s *Set) With(v *View, b *kube.Backends) *View {
 	next := *v
 	next.resolved, next.beside = make(map[endpointsKey]resolution), make(map[kube.ServiceKey]*Service)
@@ -300,7 +284,6 @@ func (s *Set) With(v *View, b *kube.Backends) *View {
 	return &next
 }
 
-// service returns what there is of a service.
 func (v *View) service(key kube.ServiceKey) *Service {
 	if of, ok := v.beside[key]; ok {
 		return of
@@ -312,7 +295,6 @@ func (v *View) service(key kube.ServiceKey) *Service {
 	return none
 }
 
-// lookups records what an object looked up while it was compiled. As long as the results stay the same, so does its unit.
 type lookups struct {
 	view     *View      // set while the object is compiled
 	services []*Service // and the empty ones of those that do not exist
@@ -321,10 +303,8 @@ type lookups struct {
 	volatile bool
 }
 
-// service looks up a service; nil if there is none.
 func (l *lookups) service(key kube.ServiceKey) *kube.Service { return l.backing(key).Service }
 
-// backing looks up a service and everything that belongs to it.
 func (l *lookups) backing(key kube.ServiceKey) *backing {
 	for _, s := range l.services {
 		if s.Key == key {
@@ -336,7 +316,6 @@ func (l *lookups) backing(key kube.ServiceKey) *backing {
 	return &of.backing
 }
 
-// defaultFilters looks up the default filters of a service.
 func (l *lookups) defaultFilters(key kube.ServiceKey) ([]*eskip.Filter, error) {
 	if l.view.filters == nil {
 		return nil, nil
@@ -344,7 +323,7 @@ func (l *lookups) defaultFilters(key kube.ServiceKey) ([]*eskip.Filter, error) {
 	return eskip.ParseFilters(l.view.filters.Texts[key])
 }
 
-// Holds reports whether the object compiles to the same unit with another view: every lookup has the same result there.
+// Holds reports whether every lookup of the unit has the same result in another view.
 func (u *Unit) Holds(v *View) bool {
 	l := &u.lookups
 	if l.volatile || v.filters != l.filters {

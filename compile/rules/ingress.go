@@ -9,7 +9,6 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// ingressBuilder compiles one Ingress into its unit.
 type ingressBuilder struct {
 	*Unit
 	ing *kube.Ingress
@@ -18,7 +17,6 @@ type ingressBuilder struct {
 	hostExpr string // of the host of the rule; its routes share the string
 }
 
-// compileIngress compiles one Ingress of the right class into an empty unit.
 func compileIngress(u *Unit, ing *kube.Ingress) {
 	b := &ingressBuilder{Unit: u, ing: ing}
 	if err := b.parse(); err != nil {
@@ -38,7 +36,6 @@ func compileIngress(u *Unit, ing *kube.Ingress) {
 	b.checkWeightNames()
 }
 
-// rule compiles the paths of one host; custom routes come before the route of each path.
 func (b *ingressBuilder) rule(r *kube.IngressRule) {
 	if !r.HTTP {
 		b.addf(Problem{Reason: RuleWithoutHTTP, Severity: Info}, "Skipping rule without http definition")
@@ -62,8 +59,8 @@ func (b *ingressBuilder) rule(r *kube.IngressRule) {
 
 type pathBackend struct{ path, service string }
 
-// shares splits the traffic among the backends of each path of the rule. Only the text of the path counts, not its type. A backend that
-// is not in the result has all the traffic of its path.
+// shares splits the traffic among the backends of each path of the rule, whatever its type. A backend that is not in the result
+// has all of it.
 func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
 	if len(r.Paths) < 2 {
 		return nil
@@ -152,7 +149,6 @@ func (b *ingressBuilder) sharers() int {
 	return 1
 }
 
-// addToHost adds a route to the group of a host. Range predicates are applied last. sharers is for [Unit.finish].
 func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role, sharers int) {
 	for range b.set.eastWestRange(host) {
 		r = shallow(r)
@@ -162,11 +158,10 @@ func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role, share
 	if len(g.Routes) == 0 {
 		g.FirstHosts = r.HostRegexps
 	}
-	g.CatchAll = g.CatchAll || countsAsCatchAll(r)
+	g.CatchAll = g.CatchAll || len(r.PathRegexps) == 0 || slices.Contains(r.PathRegexps, "^/") // as in the reference
 	b.finish(&g.Routes, r, role, sharers)
 }
 
-// setPath sets the path of a route, by its type or else by the path mode.
 func setPath(r *eskip.Route, mode PathMode, p *kube.IngressPath) {
 	switch {
 	case p.Path == "":
@@ -183,27 +178,18 @@ func setPath(r *eskip.Route, mode PathMode, p *kube.IngressPath) {
 	}
 }
 
-// appendPredicates appends the predicates of the annotation. In the mode path-prefix, path predicates among them replace the
-// route's.
+// appendPredicates appends the annotated predicates. In the mode path-prefix, paths among them replace the route's.
 func (b *ingressBuilder) appendPredicates(r *eskip.Route) {
 	if b.ann.pathMode == PathModePathPrefix {
 		for _, p := range b.ann.predicates {
-			if isPathPredicate(p) {
-				r.Predicates = withoutFirstPath(r.Predicates)
+			if at := slices.IndexFunc(r.Predicates, isPathPredicate); at >= 0 && isPathPredicate(p) {
+				r.Predicates = append(r.Predicates[:at:at], r.Predicates[at+1:]...)
 			}
 		}
 	}
 	r.Predicates = append(r.Predicates, b.ann.predicates...)
 }
 
-func withoutFirstPath(ps []*eskip.Predicate) []*eskip.Predicate {
-	if at := slices.IndexFunc(ps, isPathPredicate); at >= 0 {
-		return append(ps[:at:at], ps[at+1:]...)
-	}
-	return ps
-}
-
-// defaultFilters prepends the default filters of the service, also to shunts.
 func (b *ingressBuilder) defaultFilters(r *eskip.Route, service string) {
 	filters, err := b.lookups.defaultFilters(kube.ServiceKey{Namespace: b.ing.Namespace, Name: service})
 	if err != nil {
@@ -213,8 +199,7 @@ func (b *ingressBuilder) defaultFilters(r *eskip.Route, service string) {
 	prepend(r, filters...)
 }
 
-// forward replaces the route's backend and filters by the forward backend. A custom route that is written as a shunt stays a
-// shunt, without its filters.
+// forward replaces the route's backend and filters. A custom route that is written as a shunt stays one.
 func (b *ingressBuilder) forward(r *eskip.Route) {
 	if !b.ann.forward {
 		return

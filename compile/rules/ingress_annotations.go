@@ -40,7 +40,6 @@ func Annotations() []string {
 	}
 }
 
-// parse parses the annotations whose errors refuse the whole Ingress. It reports all errors.
 func (b *ingressBuilder) parse() error {
 	var errs []error
 	check := func(key string, parse func(string) error) {
@@ -62,7 +61,6 @@ func (b *ingressBuilder) parse() error {
 	return errors.Join(errs...)
 }
 
-// ingressAnnotations holds the parsed annotations of one Ingress.
 type ingressAnnotations struct {
 	filters     []*eskip.Filter
 	predicates  []*eskip.Predicate
@@ -109,8 +107,7 @@ func (b *ingressBuilder) evaluate() {
 		strings.Contains(ann.Get(routesAnnotation), forwardedProtoPredicate)
 }
 
-// annotationFilters joins the rate limit and the filters into one chain. If the chain does not parse, there are no annotation
-// filters at all.
+// annotationFilters joins the rate limit and the filters into one chain, which counts as a whole.
 func (b *ingressBuilder) annotationFilters() []*eskip.Filter {
 	text := b.ing.Annotations.Get(ratelimitAnnotation)
 	if v, ok := b.ing.Annotations.Lookup(filterAnnotation); ok {
@@ -127,13 +124,11 @@ func (b *ingressBuilder) annotationFilters() []*eskip.Filter {
 	return filters
 }
 
-// redirects reports whether the http requests for an object are redirected.
 func (s *Set) redirects(annotations kube.Pairs) bool {
 	asked := annotations.Get(redirectAnnotation)
 	return asked == "true" || s.HTTPSRedirect && asked != "false"
 }
 
-// redirectCode returns the status of the annotation, or else the one of the options.
 func redirectCode(annotations kube.Pairs, otherwise int, f *findings) int {
 	v, ok := annotations.Lookup(redirectCodeAnnotation)
 	if !ok {
@@ -178,9 +173,9 @@ func (b *ingressBuilder) customRoutes(host string, p *kube.IngressPath) {
 	}
 }
 
-// copies returns how many routes share the filters of the index-th custom route in the reference: its copies for all paths, and their east-west
-// companions, also those of copies that are refused. Of copies with one id, only the first is left when edit rules apply. It stops counting at
-// maxSharers, and counts only where it matters.
+// copies returns how many routes share the filters of a custom route in the reference: its copies for all paths, and their
+// east-west companions, also those of refused copies. Of copies with one id, only the first is left when edit rules apply. It
+// stops at maxSharers, and counts only where it matters.
 func (b *ingressBuilder) copies(own *eskip.Route, index int) int {
 	if len(b.set.EditRoutes) == 0 || len(own.Filters) == 0 {
 		return 1
@@ -209,7 +204,6 @@ func (b *ingressBuilder) copies(own *eskip.Route, index int) int {
 	return len(ids)
 }
 
-// countPaths counts the path predicates of a route, not including path expressions.
 func countPaths(r *eskip.Route) int {
 	n := 0
 	if r.Path != "" {

@@ -17,13 +17,6 @@ type backendTarget struct {
 	endpoints    []endpoint // of the external name, too
 }
 
-// servicePort finds a service's port by number or name, both compared as text.
-func servicePort(svc *kube.Service, port string) (kube.ServicePort, bool) {
-	return first(svc.Ports, func(p kube.ServicePort) bool {
-		return port != "" && p.TargetPort.Set && (port == strconv.Itoa(p.Port) || port == p.Name)
-	})
-}
-
 // resolve resolves a backend. ok is false if no route must be created. The default backend has its own messages in the reference.
 func (b *ingressBuilder) resolve(backend *kube.IngressBackend, isDefault bool) (t backendTarget, ok bool) {
 	failed := func(p Problem, cause string) (backendTarget, bool) {
@@ -42,7 +35,10 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend, isDefault bool) (
 		}
 		return backendTarget{}, false
 	}
-	port, ok := servicePort(svc, backend.Port())
+	wanted := backend.Port()
+	port, ok := first(svc.Ports, func(p kube.ServicePort) bool {
+		return wanted != "" && p.TargetPort.Set && (wanted == strconv.Itoa(p.Port) || wanted == p.Name)
+	})
 	if !ok {
 		b.noPort(svc, backend, isDefault)
 		return backendTarget{}, true // no endpoints
@@ -68,7 +64,6 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend, isDefault bool) (
 	}, true
 }
 
-// noPort reports a port that the service does not have, unless the requests of a path go elsewhere.
 func (b *ingressBuilder) noPort(svc *kube.Service, backend *kube.IngressBackend, isDefault bool) {
 	if b.ann.forward && !isDefault {
 		return
@@ -98,7 +93,6 @@ func (b *ingressBuilder) service(backend *kube.IngressBackend) *kube.Service {
 	return svc
 }
 
-// noService describes a backend without a service.
 func noService(namespace string, backend *kube.IngressBackend) Problem {
 	switch {
 	case backend.Resource != "":
@@ -121,7 +115,6 @@ func portScheme(port kube.ServicePort) string {
 	return "http"
 }
 
-// endpoints returns the addresses behind a port of a service, or the address of the service itself.
 func (b *ingressBuilder) endpoints(name string, port kube.ServicePort) []endpoint {
 	if b.set.ForceService {
 		return []endpoint{{address: fmt.Sprintf("%s://%s.%s.svc.cluster.local:%s", portScheme(port), name, b.ing.Namespace, port.TargetPort)}}
@@ -137,7 +130,6 @@ func (b *ingressBuilder) endpoints(name string, port kube.ServicePort) []endpoin
 	return inZone(eps, b.set.TopologyZone)
 }
 
-// setBackend sets the route's backend and the filters that belong to it.
 func (b *ingressBuilder) setBackend(r *eskip.Route, t backendTarget) {
 	setEndpoints(r, t.endpoints, b.ann.lbAlgorithm)
 	if t.external && !b.set.ExternalNamePreserveHost {
@@ -150,7 +142,6 @@ func (b *ingressBuilder) setBackend(r *eskip.Route, t backendTarget) {
 	}
 }
 
-// defaultBackend compiles spec.defaultBackend, which is outside of all hosts.
 func (b *ingressBuilder) defaultBackend() {
 	backend := b.ing.Spec.DefaultBackend
 	if backend == nil {
@@ -174,7 +165,6 @@ func (b *ingressBuilder) defaultBackend() {
 	}
 }
 
-// portTexts lists the ports of a service as "[name port target name port target]".
 func portTexts(svc *kube.Service) string {
 	texts := make([]string, len(svc.Ports))
 	for i, p := range svc.Ports {

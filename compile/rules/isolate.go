@@ -6,18 +6,13 @@ import (
 	"strings"
 )
 
-// A fault in one object must not cost another object its routes: neither a mistake in this program nor an object that compiles to
-// more than a process can hold.
-
 // DefaultMaxObjectBytes is the default of [Options.MaxObjectBytes].
 const DefaultMaxObjectBytes = 8 << 20
 
-// maxObjectRoutes is the maximum number of routes of one object, including its companions and clones. The catch-alls of its
-// hosts do not count: there is one for each host with a route that counts.
+// maxObjectRoutes is the maximum number of routes of one object, with companions and clones, without catch-alls.
 const maxObjectRoutes = 5_000
 
-// size is how much one object has compiled to so far. It is checked while the object is compiled, because the whole result may be
-// thousands of times as large as the object.
+// size is how much one object has compiled to so far: it may become thousands of times as large as the object.
 type size struct {
 	most   int // maximum of bytes; 0: no limit
 	routes int
@@ -25,10 +20,8 @@ type size struct {
 	said   int // of the problems
 }
 
-// oversized ends the compilation of an object, see [isolated].
 type oversized struct{ what string }
 
-// route counts a printed route.
 func (s *size) route(bytes int) {
 	s.routes++
 	s.bytes += bytes
@@ -41,7 +34,6 @@ func (s *size) route(bytes int) {
 	}
 }
 
-// say counts the text of a problem.
 func (s *size) say(bytes int) {
 	if s.said += bytes; s.most > 0 && s.said > DefaultMaxObjectBytes {
 		panic(oversized{fmt.Sprintf("problems with more than %s of text", mebibytes(DefaultMaxObjectBytes))})
@@ -59,7 +51,7 @@ func (u *Unit) checkSize() {
 		"one object may have (%d routes, %s); nothing of a larger one is served", u.routes, u.bytes, maxObjectRoutes, mebibytes(u.most))
 }
 
-// isolated runs the compilation of a unit. If that panics, everything that was compiled is dropped for one problem. The lookups stay: if their
+// isolated runs the compilation of a unit. If that panics, all of it is dropped for one problem. The lookups stay: if their
 // results change, the object is compiled again.
 func (u *Unit) isolated(run func()) {
 	defer func() {
@@ -81,7 +73,6 @@ func (u *Unit) isolated(run func()) {
 	run()
 }
 
-// panicked returns the function and line that panicked, for the deferred function of isolated.
 func panicked() string {
 	var pcs [32]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs[:])]) // from the caller of panic, or of what panics in the runtime

@@ -6,11 +6,10 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// externalNameType is the type of a service without endpoints.
 const externalNameType = "ExternalName"
 
-// LostServices returns the services that had endpoints before and have lost all of them, for at least one of their ports, or
-// no longer exist. They are sorted. It compares only services whose objects the two do not share: usually a few.
+// LostServices returns the services that no longer exist, or lost all endpoints of a port. They are sorted. It compares only
+// services whose objects differ.
 func LostServices(before, now *kube.Backends, endpointSlices bool) (lost []kube.ServiceKey) {
 	differ := make(map[kube.ServiceKey]bool)
 	gone, fresh := before.Difference(now)
@@ -41,18 +40,15 @@ func LostServices(before, now *kube.Backends, endpointSlices bool) (lost []kube.
 	return lost
 }
 
-// serves reports whether the service exists and has endpoints for one of its ports.
 func (b *backing) serves() bool {
 	return b.Service != nil && (b.Service.Type == externalNameType || slices.ContainsFunc(b.Service.Ports, b.servesPort))
 }
 
-// servesPort reports whether an Ingress or a RouteGroup gets endpoints for the port.
 func (b *backing) servesPort(p kube.ServicePort) bool {
 	return len(b.slices.endpoints()) > 0 ||
 		len(subsetEndpoints(kube.KindIngress, b.endpoints, p, "")) > 0 || len(subsetEndpoints(kube.KindRouteGroup, b.endpoints, p, "")) > 0
 }
 
-// lacks reports whether a port of the service, which exists, had endpoints before and has none now.
 func (b *backing) lacks(was *backing) bool {
 	if b.Service == nil || was.Service.Type == externalNameType || b.Service.Type == externalNameType {
 		return b.Service == nil

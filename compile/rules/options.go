@@ -14,17 +14,16 @@ import (
 )
 
 // Options configure the compilation. The zero value is the library default of the reference: no health-check routes, no
-// redirects, catch-all routes on. [New] reads the options; they must not be changed afterwards.
+// redirects, catch-all routes on.
 type Options struct {
-	// IngressClass and RouteGroupClass are regular expressions, searched unanchored in the class of an object; an object without
-	// a class is always selected. Default "skipper".
+	// IngressClass and RouteGroupClass are regular expressions, searched unanchored in the class of an object. Default
+	// "skipper".
 	IngressClass    string
 	RouteGroupClass string
 
 	// EndpointSlices uses addresses from EndpointSlices instead of Endpoints.
 	EndpointSlices bool
-	// TopologyZone keeps only the endpoints of this zone if there are at least three of them. A route server leaves it empty and
-	// builds a table for each zone.
+	// TopologyZone keeps only the endpoints of this zone if there are at least three. A route server leaves it empty.
 	TopologyZone string
 
 	// PathMode is the meaning of a path without a path type. Default [PathModeKubernetesIngress].
@@ -34,9 +33,8 @@ type Options struct {
 	// DefaultLBAlgorithm is used if an object names no algorithm. Anything but the six algorithms means "roundRobin".
 	DefaultLBAlgorithm string
 
-	// Healthcheck adds the two health-check routes. HealthcheckCIDRs adds networks that may use them, ReverseSource uses the last
-	// address of X-Forwarded-For, and HealthcheckAccessLog keeps these requests in the access log (the reference does so at debug
-	// level).
+	// Healthcheck adds the two health-check routes. HealthcheckCIDRs adds networks that may use them, ReverseSource uses the
+	// last address of X-Forwarded-For, and HealthcheckAccessLog keeps these requests in the access log.
 	Healthcheck          bool
 	HealthcheckCIDRs     []string
 	ReverseSource        bool
@@ -46,8 +44,7 @@ type Options struct {
 	HTTPSRedirect     bool
 	HTTPSRedirectCode int
 
-	// MaxObjectBytes is the maximum length of the text of all routes of one object, with its companions and clones. Nothing of a
-	// larger object is served. Default [DefaultMaxObjectBytes].
+	// MaxObjectBytes is the maximum length of the text of all routes of one object. Default [DefaultMaxObjectBytes].
 	MaxObjectBytes int
 
 	DisableCatchAllRoutes bool
@@ -55,41 +52,36 @@ type Options struct {
 	ForceService bool
 	// ForwardBackendURL is where objects with a forward backend send their traffic; empty turns this off.
 	ForwardBackendURL string
-	// ApplicationLabel is the label whose value becomes the application annotation of a route. Empty turns this off.
+	// ApplicationLabel is the label that becomes the application annotation of a route. Empty turns this off.
 	ApplicationLabel string
 
-	// External names: whether Ingresses may reference ExternalName services, whether to keep the Host header of the request, and
-	// which names are allowed (regular expressions, unanchored; they also apply to the network and lb addresses of RouteGroups).
+	// External names: whether Ingresses may reference ExternalName services, whether to keep the Host header, and which names
+	// are allowed (regular expressions, unanchored; also for the network and lb addresses of RouteGroups).
 	ExternalNames            bool
 	ExternalNamePreserveHost bool
 	OnlyAllowedExternalNames bool
 	AllowedExternalNames     []*regexp.Regexp
 
-	// EastWest is the deprecated form: a companion route for NAME.NAMESPACE.DOMAIN for each route. The default domain is
-	// "skipper.cluster.local".
+	// EastWest is the deprecated form: a companion for NAME.NAMESPACE.DOMAIN, default "skipper.cluster.local", for each route.
 	EastWest       bool
 	EastWestDomain string
 	// EastWestRangeDomains are the suffixes of internal hosts; EastWestRangePredicates are added to their routes.
 	EastWestRangeDomains    []string
 	EastWestRangePredicates []*eskip.Predicate
 
-	// Predicates and filters for objects with a given annotation; the range variants are for internal hosts. All arguments are strings
-	// and float64, as eskip parses them.
+	// Predicates and filters for objects with a given annotation; the range variants are for internal hosts.
 	AnnotationPredicates              []AnnotationPredicates
 	AnnotationFiltersAppend           []AnnotationFilters
 	EastWestRangeAnnotationPredicates []AnnotationPredicates
 	EastWestRangeAnnotationFilters    []AnnotationFilters
 
-	// ExtraFilters and ExtraPredicates are names that the proxies know in addition to those of Skipper: routes with them are not
-	// reported. Names that the options themselves use count as known.
+	// ExtraFilters and ExtraPredicates are names that the proxies know in addition to those of Skipper and of these options.
 	ExtraFilters, ExtraPredicates []string
 
-	// RefuseFilters are names of filters that no object may use: routes with them are left out. The options themselves may not use
-	// them either.
+	// RefuseFilters are names of filters that no object, nor these options, may use: routes with them are left out.
 	RefuseFilters []string
 
-	// Processing of every finished route, in this order: DefaultFilters, the OAuth grant callback route (which gets no default
-	// filters), each editor, each clone.
+	// Processing of every finished route, in this order: DefaultFilters, the OAuth grant callback route, editors, clones.
 	DefaultFilters *eskip.DefaultFilters
 	// OAuthGrantCallback adds the route __oauth2_grant_callback on the path OAuthCallbackPath.
 	OAuthGrantCallback bool
@@ -110,7 +102,7 @@ type AnnotationFilters struct {
 	Filters    []*eskip.Filter
 }
 
-// PathMode is the meaning of an Ingress path without a path type, by the name that flags and annotations use. Empty is the default.
+// PathMode is the meaning of an Ingress path without a path type. Empty is the default.
 type PathMode string
 
 // The path modes.
@@ -125,7 +117,7 @@ func ParsePathMode(s string) (PathMode, error) {
 	return parseName(s, "path mode string", PathModeKubernetesIngress, PathModePathRegexp, PathModePathPrefix)
 }
 
-// TrafficAlgorithm selects how weights become predicates, by the name that the flag uses. Empty is the default.
+// TrafficAlgorithm selects how weights become predicates. Empty is the default.
 type TrafficAlgorithm string
 
 // The traffic algorithms.
@@ -139,7 +131,6 @@ func ParseTrafficAlgorithm(s string) (TrafficAlgorithm, error) {
 	return parseName(s, "backend traffic algorithm", TrafficPredicate, TrafficSegmentPredicate)
 }
 
-// parseName returns one of some names. The empty name is the first of them.
 func parseName[T ~string](s, what string, names ...T) (T, error) {
 	if s == "" {
 		return names[0], nil
@@ -214,7 +205,6 @@ func New(o Options) (*Set, error) {
 	return s, nil
 }
 
-// filters yields the filters that the options add to routes, with the name of the option.
 func (o *Options) filters() iter.Seq2[string, []*eskip.Filter] {
 	return func(yield func(string, []*eskip.Filter) bool) {
 		if d := o.DefaultFilters; d != nil && (!yield("default filters to prepend", d.Prepend) || !yield("default filters to append", d.Append)) {
@@ -228,8 +218,7 @@ func (o *Options) filters() iter.Seq2[string, []*eskip.Filter] {
 	}
 }
 
-// newCatalogue returns the catalogue for the proxies. It accepts all filters and predicates that the options add to routes,
-// because the operators of the proxies chose them.
+// newCatalogue returns the catalogue for the proxies. It accepts all filters and predicates that the options add to routes.
 func (s *Set) newCatalogue() *catalogue.Catalogue {
 	filters, predicates := slices.Clone(s.ExtraFilters), slices.Clone(s.ExtraPredicates)
 	known := catalogue.New(catalogue.Options{})
@@ -254,8 +243,7 @@ func (s *Set) newCatalogue() *catalogue.Catalogue {
 	})
 }
 
-// checkFilters refuses options that no proxy survives, or that use a refused filter: all routes would be left out, or all routes of
-// some objects. It also records which filters the options use.
+// checkFilters refuses options that no proxy survives, or that use a refused filter. It also records which filters they use.
 func (s *Set) checkFilters() error {
 	for option, filters := range s.filters() {
 		if err := catalogue.Survives(filters); err != nil {
@@ -271,12 +259,11 @@ func (s *Set) checkFilters() error {
 	return nil
 }
 
-// allowedExternalName reports whether the name may be referenced. Without the restriction every name may.
 func (s *Set) allowedExternalName(name string) bool {
 	return !s.OnlyAllowedExternalNames || slices.ContainsFunc(s.AllowedExternalNames, func(rx *regexp.Regexp) bool { return rx.MatchString(name) })
 }
 
-// eastWestRange counts the range domains that are a suffix of the host, without requiring a dot before them.
+// eastWestRange counts the range domains that are a suffix of the host, even without a dot before them.
 func (s *Set) eastWestRange(host string) int {
 	n := 0
 	for _, d := range s.EastWestRangeDomains {

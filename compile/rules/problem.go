@@ -42,8 +42,7 @@ func (s *Severity) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Problem is one finding about one object, usually a route that was left out. Its JSON has neither id nor text: use [Problem.ID]
-// and [Problem.Text].
+// Problem is one finding about one object, usually a route that was left out.
 type Problem struct {
 	Owner    kube.Ref `json:"owner"`
 	Route    string   `json:"route,omitempty"` // id of the route, if the problem is about one
@@ -51,14 +50,14 @@ type Problem struct {
 	Severity Severity `json:"severity"`
 	// Message is the text that the reference logs. If there is none, it is the text of Detail.
 	Message string `json:"message"`
-	// Cause is what the reference logs in the field error, in addition to its message.
+	// Cause is what the reference logs in the field error.
 	Cause string `json:"cause,omitempty"`
 	// Plain marks a message that the reference logs without the name of the object.
 	Plain bool `json:"-"`
 
 	// Detail tells the application team what is wrong, without a full stop. If empty, the message is used.
 	Detail string `json:"-"`
-	// Do tells the team what to do, in sentences, if the reason has no suitable advice: see [Problem.Advice].
+	// Do tells the team what to do, if the reason has no suitable advice: see [Problem.Advice].
 	Do string `json:"-"`
 	// About is the subject of the problem, if the message can change while the problem stays.
 	About string `json:"-"`
@@ -105,8 +104,8 @@ func (p Problem) Text() string {
 // Advice tells the team what to do, in sentences; empty if there is nothing to do.
 func (p Problem) Advice() string { return cmp.Or(p.Do, p.Reason.Info().Do) }
 
-// ID identifies the problem: 12 hexadecimal digits that are the same on every replica and after every restart, as long as the
-// object has the problem. Changing numbers in its text do not change the id.
+// ID identifies the problem: 12 hexadecimal digits that are the same on every replica and after every restart, whatever numbers
+// in its text change.
 func (p Problem) ID() string {
 	h := sha256.New()
 	parts := []string{string(p.Owner.Kind), p.Owner.Namespace, p.Owner.Name, string(p.Reason)}
@@ -122,7 +121,7 @@ func (p Problem) ID() string {
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }
 
-// findings collects the problems of one object: each once, as the reference logs them once per object and load.
+// findings collects the problems of one object, each once.
 type findings struct {
 	owner kube.Ref
 	size
@@ -147,20 +146,18 @@ func (f *findings) add(p Problem) {
 	f.seen[identity] = struct{}{}
 }
 
-// addf completes a problem that the reference logs, and adds it.
 func (f *findings) addf(p Problem, format string, args ...any) {
 	p.Message = fmt.Sprintf(format, args...)
 	f.add(p)
 }
 
-// ownf completes a problem that the reference does not have, and adds it: with one text for operators and for the team.
+// ownf adds a problem that the reference does not have, with one text for operators and for the team.
 func (f *findings) ownf(p Problem, format string, args ...any) {
 	p.Message = fmt.Sprintf(format, args...)
 	p.Detail = p.Message
 	f.add(p)
 }
 
-// invalid adds the problem of an object that validation refused.
 func (f *findings) invalid(prefix string, err error) {
 	f.add(Problem{
 		Reason: InvalidObject, Severity: Error, Plain: true, Message: prefix + err.Error(),
@@ -187,7 +184,6 @@ func BadObject(b kube.BadObject) Problem {
 	return p
 }
 
-// wantedType describes a type in the words of YAML authors.
 func wantedType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -202,7 +198,6 @@ func wantedType(t reflect.Type) string {
 	return "an object with fields"
 }
 
-// appendNulls appends a problem for each null in the lists of an object.
 func appendNulls(problems []Problem, owner kube.Ref, nulls kube.Nulls) []Problem {
 	const most = 100 // of one object
 	for i, place := range nulls[:min(len(nulls), most+1)] {

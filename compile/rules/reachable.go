@@ -34,7 +34,6 @@ func (u *Unit) checkEndpoints(kind kube.Kind, key kube.ServiceKey, port kube.Ser
 	u.add(p)
 }
 
-// portCheck explains why a port of a service does not work for an object of a kind.
 type portCheck struct {
 	kind kube.Kind
 	name string
@@ -43,12 +42,10 @@ type portCheck struct {
 	slices bool // whether EndpointSlices are read, or Endpoints
 }
 
-// target describes the target port.
 func (c *portCheck) target() string {
 	return fmt.Sprintf("the port %q, which is the target of its port %d", c.port.TargetPort, c.port.Port)
 }
 
-// unserved explains why a port has no endpoints.
 func (c *portCheck) unserved() (why, do string) {
 	ready, notReady := c.Readiness()
 	switch {
@@ -80,7 +77,6 @@ func (c *portCheck) unserved() (why, do string) {
 	}
 }
 
-// declare advises what to do about pods that lack a port.
 func (c *portCheck) declare() string {
 	if c.port.TargetPort.IsName {
 		return fmt.Sprintf("Give a port of the containers the name %q, or the Service a number as targetPort.", c.port.TargetPort)
@@ -108,7 +104,6 @@ func (c *portCheck) namedOtherwise() (why, do string) {
 		fmt.Sprintf("Give the port of the Service the name of its target, %q, or a number as targetPort.", c.port.TargetPort)
 }
 
-// noNumber explains why a port has endpoints but no number.
 func (c *portCheck) noNumber() (why, do string) {
 	with, protocol := 0, ""
 	for _, s := range c.backing.slices {

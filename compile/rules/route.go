@@ -14,7 +14,6 @@ func predicate(name string, args ...any) *eskip.Predicate {
 
 func filter(name string, args ...any) *eskip.Filter { return &eskip.Filter{Name: name, Args: args} }
 
-// shunt returns a route to which the proxy itself answers.
 func shunt(id string, filters ...*eskip.Filter) *eskip.Route {
 	return &eskip.Route{Id: id, Filters: filters, BackendType: eskip.ShuntBackend}
 }
@@ -28,8 +27,7 @@ func prepend(r *eskip.Route, filters ...*eskip.Filter) {
 	}
 }
 
-// shallow copies the route with new slices of predicates and filters, so that appending to one copy does not affect the other.
-// Nothing is appended to its expressions.
+// shallow copies the route with new slices of predicates and filters, to which the copy may append.
 func shallow(r *eskip.Route) *eskip.Route {
 	c := *r
 	c.Predicates = slices.Clone(r.Predicates)
@@ -37,12 +35,6 @@ func shallow(r *eskip.Route) *eskip.Route {
 	return &c
 }
 
-// countsAsCatchAll is the reference's test: no path expression, or "^/" among them. It ignores Path and PathSubtree predicates.
-func countsAsCatchAll(r *eskip.Route) bool {
-	return len(r.PathRegexps) == 0 || slices.Contains(r.PathRegexps, "^/")
-}
-
-// application prepends the filter that names the application of the object.
 func (s *Set) application(r *eskip.Route, m *kube.Meta) {
 	if s.ApplicationLabel == "" {
 		return
@@ -52,7 +44,6 @@ func (s *Set) application(r *eskip.Route, m *kube.Meta) {
 	}
 }
 
-// appendAnnotated appends the predicates and filters that the options define for objects with certain annotations.
 func (s *Set) appendAnnotated(r *eskip.Route, annotations kube.Pairs, internal bool) {
 	predicates, filters := s.AnnotationPredicates, s.AnnotationFiltersAppend
 	if internal {
@@ -70,8 +61,8 @@ func (s *Set) appendAnnotated(r *eskip.Route, annotations kube.Pairs, internal b
 	}
 }
 
-// hostExpr returns the regular expression for hosts: dots escaped, an optional trailing dot and port. It returns "" for no hosts.
-// Nothing else is escaped, so a wildcard host gives an invalid expression, as in the reference.
+// hostExpr returns the regular expression for hosts; "" for none. It only escapes dots, so a wildcard host gives an invalid
+// expression, as in the reference.
 func hostExpr(hosts ...string) string {
 	if len(hosts) == 0 {
 		return ""
@@ -92,7 +83,6 @@ func hostExpr(hosts ...string) string {
 // aboutWildcard begins the subject of the problem of a host with a wildcard.
 const aboutWildcard = "wildcard "
 
-// checkHost reports a wildcard, in words that say more than that its expression does not compile.
 func (f *findings) checkHost(host string) {
 	if strings.Contains(host, "*") {
 		f.ownf(Problem{Reason: InvalidExpression, Severity: Warning, About: aboutWildcard + host},

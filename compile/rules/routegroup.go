@@ -12,7 +12,6 @@ import (
 
 const routeGroupClassAnnotation = "zalando.org/routegroup.class"
 
-// routeGroupBuilder compiles one RouteGroup into its unit: one pass for its external hosts and one for the internal hosts.
 type routeGroupBuilder struct {
 	*Unit
 	rg       *kube.RouteGroup
@@ -20,7 +19,6 @@ type routeGroupBuilder struct {
 	backends map[string]*kube.RouteGroupBackend
 }
 
-// routeGroupPass is one of the passes with its results.
 type routeGroupPass struct {
 	*routeGroupBuilder
 	hosts    []string
@@ -28,11 +26,10 @@ type routeGroupPass struct {
 	internal bool
 	redirect bool
 	eastWest bool // routes get deprecated copies: not if one of the hosts is already in the domain
-	// built means that there is a main route, hostOnly that one has no predicate except Host: even one of an entry that fails.
+	// built means that there is a main route, hostOnly that one has no predicate except Host, even if its entry fails.
 	built, hostOnly bool
 }
 
-// compileRouteGroup compiles one valid RouteGroup of the right class into an empty unit.
 func compileRouteGroup(u *Unit, rg *kube.RouteGroup) {
 	b := &routeGroupBuilder{
 		Unit: u, rg: rg,
@@ -69,7 +66,6 @@ func compileRouteGroup(u *Unit, rg *kube.RouteGroup) {
 	}
 }
 
-// splitHosts returns the external and the internal hosts, in order.
 func (b *routeGroupBuilder) splitHosts() (external, internal []string) {
 	for _, h := range b.rg.Spec.Hosts { // validated to be unique
 		if b.set.eastWestRange(h) > 0 {
@@ -121,7 +117,7 @@ func (p *routeGroupPass) entry(i int, spec *kube.RouteSpec) *Problem {
 			r.Predicates = append(r.Predicates, predicates...)
 			shares[ref.BackendName].split(r)
 			p.built = true
-			p.hostOnly = p.hostOnly || onlyHosts(r)
+			p.hostOnly = p.hostOnly || !slices.ContainsFunc(r.Predicates, func(p *eskip.Predicate) bool { return p.Name != "Host" })
 			be := p.backends[ref.BackendName]
 			if failed == nil {
 				r.Filters = slices.Clone(filters)
@@ -137,8 +133,7 @@ func (p *routeGroupPass) entry(i int, spec *kube.RouteSpec) *Problem {
 	return nil
 }
 
-// texts parses the filters and predicates of an entry, which validation has parsed before: once, because the entry may have thousands of
-// routes.
+// texts parses the filters and predicates of an entry once: it may have thousands of routes.
 func (p *routeGroupPass) texts(spec *kube.RouteSpec) (filters []*eskip.Filter, predicates []*eskip.Predicate) {
 	for _, text := range spec.Filters {
 		fs, _ := eskip.ParseFilters(text)
@@ -151,7 +146,6 @@ func (p *routeGroupPass) texts(spec *kube.RouteSpec) (filters []*eskip.Filter, p
 	return filters, predicates
 }
 
-// failing returns the first backend that no route can have, and why.
 func (p *routeGroupPass) failing(refs []*kube.BackendReference) (at int, why *Problem) {
 	for i, ref := range refs {
 		if why := p.checkBackend(p.backends[ref.BackendName]); why != nil {
@@ -161,7 +155,6 @@ func (p *routeGroupPass) failing(refs []*kube.BackendReference) (at int, why *Pr
 	return -1, nil
 }
 
-// match sets the route's first predicates: paths, hosts, method.
 func (p *routeGroupPass) match(r *eskip.Route, spec *kube.RouteSpec, method string) {
 	for _, want := range [][2]string{
 		{"Path", spec.Path}, {"PathSubtree", spec.PathSubtree}, {"PathRegexp", spec.PathRegexp}, {"Host", p.hostExpr},
@@ -184,7 +177,6 @@ func (p *routeGroupPass) shares(refs []*kube.BackendReference) map[string]share 
 	return p.set.TrafficAlgorithm.split(names, weights, true)
 }
 
-// defaultFilters prepends the default filters of a service backend.
 func (p *routeGroupPass) defaultFilters(r *eskip.Route, be *kube.RouteGroupBackend) {
 	if typ, _ := routeGroupBackendType(be.Type); typ != serviceBackend {
 		return

@@ -10,7 +10,6 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// backendFailed reports why routes have no backend.
 func (u *Unit) backendFailed(prefix string, p Problem) {
 	p.Severity, p.Message = Error, prefix+p.Message
 	u.add(p)
@@ -20,7 +19,6 @@ func backendRefused(format string, args ...any) *Problem {
 	return &Problem{Reason: BackendRefused, Message: fmt.Sprintf(format, args...)}
 }
 
-// checkBackend returns why no route can have a backend.
 func (p *routeGroupPass) checkBackend(be *kube.RouteGroupBackend) *Problem {
 	switch typ, _ := routeGroupBackendType(be.Type); typ {
 	case serviceBackend:
@@ -39,7 +37,6 @@ func (p *routeGroupPass) checkBackend(be *kube.RouteGroupBackend) *Problem {
 	return nil
 }
 
-// setBackend sets a route's backend, which has been checked, and the filters that the backend adds or replaces.
 func (p *routeGroupPass) setBackend(r *eskip.Route, be *kube.RouteGroupBackend) {
 	switch typ, _ := routeGroupBackendType(be.Type); typ {
 	case serviceBackend:
@@ -60,14 +57,12 @@ func (b *routeGroupBuilder) algorithm(be *kube.RouteGroupBackend) string {
 	return cmp.Or(be.Algorithm, b.set.DefaultLBAlgorithm)
 }
 
-// allowedAddress checks the host of an address against the allowed names. It refuses an address that is not a URL, even if every
-// name is allowed.
+// allowedAddress checks the host of an address against the allowed names. It refuses an address that is not a URL.
 func (b *routeGroupBuilder) allowedAddress(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && b.set.allowedExternalName(u.Hostname())
 }
 
-// checkService returns why no route can have a service with its port.
 func (p *routeGroupPass) checkService(be *kube.RouteGroupBackend) *Problem {
 	svc := p.lookups.service(kube.ServiceKey{Namespace: p.ns, Name: be.ServiceName})
 	switch {
@@ -89,7 +84,6 @@ func (p *routeGroupPass) checkService(be *kube.RouteGroupBackend) *Problem {
 	return nil
 }
 
-// setService sets the endpoints of a service.
 func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) {
 	optOut := p.rg.Annotations.Get(zoneAwareKey) == "false"
 	if optOut {

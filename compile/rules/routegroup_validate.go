@@ -11,8 +11,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// validateRouteGroup returns an error if the whole RouteGroup must be refused, and what the message has before it. It checks the structure
-// first and reports only the first error there; then it checks all texts and reports all errors, one per line.
+// validateRouteGroup returns why the whole RouteGroup must be refused, and what the message has before it: the first error in
+// the structure, or else all errors in the texts, one per line.
 func validateRouteGroup(rg *kube.RouteGroup) (prefix string, err error) {
 	if rg.Name == "" {
 		return "", errors.New("route group without name")
@@ -166,10 +166,8 @@ func validateAddress(address string) error {
 	return nil
 }
 
-// serviceBackend is the backend type of RouteGroups that eskip does not have.
 const serviceBackend eskip.BackendType = -1
 
-// routeGroupBackendType parses the type of a backend; an empty type means service.
 func routeGroupBackendType(s string) (eskip.BackendType, bool) {
 	if s == "" || s == "service" {
 		return serviceBackend, true

@@ -1,31 +1,20 @@
-// Package rules compiles one object into a unit: the routes that Skipper's own route server, the reference, makes of it, and its
-// problems. Package compile assembles the units of a snapshot into a table.
+// Package rules compiles one object into a unit: the routes that Skipper's own route server, the reference, makes of it, and
+// its problems. Package compile assembles the units of a snapshot into a table. A [Set] is the rules with the options of a
+// program: [Set.View] is what the objects of a snapshot see, and [Set.Compile], [Set.CatchAll] and [Set.Fixed] make units. All
+// are pure: no I/O, no clock, no log.
 //
-// A [Set] is the rules with the options of a program. Its methods are all that a build needs: [Set.View] is what the objects of a snapshot
-// see, and [Set.Compile], [Set.CatchAll] and [Set.Fixed] make units. All are pure: no I/O, no clock, no log.
+// An Ingress (ingress.go) is validated, its annotations are parsed, and each path of each rule becomes the custom routes of the
+// annotation zalando.org/skipper-routes, then the route of the path. That one gets, in this order, host, path, traffic split,
+// backend with endpoints, filters of annotations, default filters of the service, and predicates. A RouteGroup (routegroup.go)
+// is compiled in one pass for its external hosts and one for its internal ones; each entry becomes a route for each of its
+// methods and backends.
 //
-// # From an object to routes
+// Every route then goes through finish.go: default filters of the options, edits and clones; it is printed, parsed back, and
+// validated the way a proxy would. A route that a proxy could not read, or would not survive, is left out.
 //
-// An Ingress (ingress.go) is validated, its annotations are parsed, and each path of each rule becomes routes: the custom routes of the
-// annotation zalando.org/skipper-routes, then the route of the path. That one gets, in this order, host, path, traffic split, backend with
-// endpoints, the filters of annotations, default filters of the service, and predicates. It may get companions for redirects and for
-// traffic inside the cluster. A default backend is outside of all hosts.
-//
-// A RouteGroup (routegroup.go) is validated when it is admitted. It is compiled in one pass for its external hosts and one for its
-// internal ones; each entry becomes a route for each of its methods and backends.
-//
-// Every route then goes through finish.go: default filters of the options, edits and clones; it is printed, read back, and looked at with
-// the eyes of a proxy. A route that a proxy could not read, or would not survive, is left out.
-//
-// # Lookups
-//
-// An object sees the rest of the cluster only through the lookups of its unit (index.go), which records them: as long as they have the
-// same results, [Unit.Holds], the unit is the same.
-//
-// # One object hurts no other
-//
-// A panic, or a size beyond the limit, costs the object its own routes (isolate.go), and every fault is a [Problem] with its owner, in
-// words for operators and for the team (problem.go, reason.go).
+// An object sees the rest of the cluster only through the lookups of its unit (index.go): as long as they have the same
+// results, [Unit.Holds], the unit is the same. A panic, or a size beyond the limit, costs an object only its own routes
+// (isolate.go), and every fault is a [Problem] with its owner (problem.go, reason.go).
 //
 // Other modules should not import it: it may change with every release.
 package rules
@@ -86,15 +75,15 @@ func (s *Set) Fixed() *Unit {
 		u.finish(&u.Global, globalRedirect(s.HTTPSRedirectCode), companion, 1)
 	}
 	if s.OAuthGrantCallback {
-		// It is added after the default filters, so it has none.
-		u.edit(&u.Global, oauthCallback(s.OAuthCallbackPath), companion, 1)
+		r := shunt(routeid.OAuthCallback, filter("grantCallback"))
+		r.Path = s.OAuthCallbackPath
+		u.edit(&u.Global, r, companion, 1) // added after the default filters, so it has none
 	}
 	return u.done()
 }
 
-// admits reports whether an object is compiled, and adds the problem of one that is not: it is not valid, or [NotSelected] for a foreign class.
-// It validates RouteGroups before it checks the class, so invalid RouteGroups of foreign classes are reported, too. Ingresses are validated
-// when they are compiled.
+// admits reports whether an object is compiled, and adds the problem of one that is not. It validates RouteGroups before it
+// checks the class, so invalid ones of foreign classes are reported, too.
 func (s *Set) admits(o kube.Object, u *Unit) bool {
 	switch of := o.(type) {
 	case *kube.Ingress:
@@ -110,7 +99,6 @@ func (s *Set) admits(o kube.Object, u *Unit) bool {
 	return true
 }
 
-// hasClass reports whether a class is served here. An object without a class is always served.
 func (u *Unit) hasClass(served *regexp.Regexp, class, where string) bool {
 	if class == "" || served.MatchString(class) {
 		return true
@@ -127,7 +115,6 @@ var healthcheckNetworks = []string{
 
 const healthcheckPath = "/kube-system/healthz"
 
-// healthcheckRoutes returns routes that answer 200, and 503 while the proxy shuts down.
 func healthcheckRoutes(set *Set) []*eskip.Route {
 	source := "Source"
 	if set.ReverseSource {
@@ -146,11 +133,4 @@ func healthcheckRoutes(set *Set) []*eskip.Route {
 	up.Predicates = []*eskip.Predicate{predicate(source, networks...)}
 	down.Predicates = []*eskip.Predicate{predicate(source, networks...), predicate("Shutdown")}
 	return []*eskip.Route{up, down}
-}
-
-// oauthCallback returns the route to which the OAuth provider redirects the browser.
-func oauthCallback(path string) *eskip.Route {
-	r := shunt(routeid.OAuthCallback, filter("grantCallback"))
-	r.Path = path
-	return r
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Unit is the compiled form of one object. It depends only on the options, the object and its lookups, so it is kept until one of
-// these changes. The catch-all of a host is a unit as well, and so are the routes that only depend on the options.
+// Unit is the compiled form of one object, of the catch-all of a host, or of the routes that only depend on the options. It is
+// kept until the object or one of its lookups changes.
 type Unit struct {
 	set     *Set // while the unit is compiled
 	lookups lookups
@@ -31,10 +31,10 @@ type Unit struct {
 	Groups []HostGroup
 }
 
-// Problems returns the problems found while compiling the object, in the order of detection. The slice must not be changed.
+// Problems returns the problems of the object in the order of detection. The slice must not be changed.
 func (u *Unit) Problems() []Problem { return u.list }
 
-// Services returns what the object looked up of services, including missing ones, in the order of the lookups.
+// Services returns the services that the object looked up, including missing ones, in the order of the lookups.
 func (u *Unit) Services() []*Service { return u.lookups.services }
 
 // HostGroup is the contribution of one object to a host.
@@ -49,7 +49,7 @@ type HostGroup struct {
 	Redirect Redirect
 }
 
-// Redirect is what the objects of a host request for its catch-all: a redirect with a code, 0 for no request, or no redirect.
+// Redirect is what the objects of a host request for its catch-all: a redirect with a code (0: no request), or none.
 type Redirect struct {
 	Code     int
 	Disabled bool
@@ -57,7 +57,7 @@ type Redirect struct {
 
 // Route is a finished route of a unit. It competes for its id with the routes of all units; a winner comes with its clones.
 type Route struct {
-	// ID is a hash of the id that the route wants, and Match of what it matches: see HashID and matchOf. A companion of another route has no match.
+	// ID is a hash of the id that the route wants, and Match of what it matches, 0 for a companion.
 	ID, Match uint64
 	more      *more // nil for most routes
 	text      int32 // index among the texts of the unit; leftOut if it has none, but it still reserves its id
@@ -65,18 +65,16 @@ type Route struct {
 
 const leftOut = -1
 
-// more holds data that few routes have: left out, edited or cloned ones.
 type more struct {
 	id string
-	// before is the text of the route before edit rules, with which the reference compares routes of one id.
+	// before is the text before edit rules, with which the reference compares routes of one id.
 	before string
 	clones []int32 // indexes of texts with distinct ids
 }
 
-// LeftOut reports whether the route is not in the table even if it has its id: a reader of the table would fail on it. Its clones may be.
+// LeftOut reports whether the route is not in the table even if it has its id: a reader would fail on it. Its clones may be.
 func (r *Route) LeftOut() bool { return r.text == leftOut }
 
-// role is why a route exists.
 type role bool
 
 const (
@@ -84,13 +82,11 @@ const (
 	companion role = false // it accompanies another route or a host
 )
 
-// addText appends a printed route to the texts of a unit that is being compiled, and returns its index.
 func (u *Unit) addText(r *table.Route) int32 {
 	u.printing = append(u.printing, r)
 	return int32(len(u.printing) - 1)
 }
 
-// done ends the compilation of a unit.
 func (u *Unit) done() *Unit {
 	u.packed, u.printing = table.Pack(u.printing), nil
 	u.set, u.lookups.view, u.seen = nil, nil, nil // the unit outlives them
@@ -100,7 +96,6 @@ func (u *Unit) done() *Unit {
 // Routes returns all printed routes of the unit, including routes left out of the table because another object has their id.
 func (u *Unit) Routes() []*table.Route { return u.packed.Routes() }
 
-// group returns the group of the host and creates it on first use.
 func (u *Unit) group(host string) *HostGroup {
 	for i := range u.Groups {
 		if u.Groups[i].Host == host {
@@ -111,14 +106,13 @@ func (u *Unit) group(host string) *HostGroup {
 	return &u.Groups[len(u.Groups)-1]
 }
 
-// Texts unpacks the routes of units. It remembers the last two units, because problems are mostly about the routes of two objects.
+// Texts unpacks the routes of units. It remembers the last two, because problems are mostly about the routes of two objects.
 type Texts struct {
 	units  [2]*Unit
 	routes [2][]*table.Route
 	next   int
 }
 
-// of returns the printed routes of a unit.
 func (t *Texts) of(u *Unit) []*table.Route {
 	for i, known := range t.units {
 		if known == u {
@@ -176,11 +170,10 @@ func (t *Texts) Same(u *Unit, r *Route, v *Unit, s *Route) bool {
 	return (r.more == nil) == (s.more == nil) && t.Expression(u, r) == t.Expression(v, s)
 }
 
-// seed makes hashes differ between processes. They are only compared with each other, so no result depends on the seed.
+// seed makes hashes differ between processes. They are only compared with each other.
 var seed = maphash.MakeSeed()
 
-// matchOf returns a hash of the predicates of a route as a multiset: routes that match the same requests with the same predicates
-// have the same hash, whatever the order of the predicates and the fields that they are in. It is never 0.
+// matchOf returns a hash of the predicates of a route as a multiset, whatever fields they are in. It is never 0.
 func matchOf(r *eskip.Route) uint64 {
 	var sum uint64
 	add := func(name string, args ...any) { sum += predicateHash(name, args) }

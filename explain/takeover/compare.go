@@ -3,7 +3,6 @@ package takeover
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/routeid"
@@ -91,7 +90,6 @@ func (s *search) chunk(hosts []string, changes []*change) {
 	}
 }
 
-// ownersByHost returns the objects with routes of each host.
 func (s *search) ownersByHost(routes []*eskip.Route, owner shadowdiff.OwnerFunc) map[string][]shadowdiff.Owner {
 	of := map[string][]shadowdiff.Owner{}
 	for _, r := range routes {
@@ -104,8 +102,8 @@ func (s *search) ownersByHost(routes []*eskip.Route, owner shadowdiff.OwnerFunc)
 	return of
 }
 
-// lostCatchAll looks for a request that a catch-all answered for the objects of its host, and that a route of another object gets now. The first object
-// with a changed route of the host caused that, or else the one that gets the request. An object that no longer has the host loses nothing.
+// lostCatchAll looks for a request that a catch-all answered for the objects of its host, and that a route of another object
+// gets now. The first object with a changed route of the host caused that, or else the one that gets the request.
 func (s *search) lostCatchAll(host string, catchAll *eskip.Route) {
 	owners := s.had[host]
 	at := slices.IndexFunc(owners, func(o shadowdiff.Owner) bool { return slices.Contains(s.has[host], o) })
@@ -117,7 +115,7 @@ func (s *search) lostCatchAll(host string, catchAll *eskip.Route) {
 	s.spend(by.to.Namespace, stepOfPair+tried*stepOfFind)
 	for _, r := range requests {
 		if !s.spend(by.to.Namespace, 2*stepOfFind+(s.old.Reach(r.Host)+s.new.Reach(r.Host))/4) {
-			s.report.add(Unknown{From: owners[at], To: by.to, Route: catchAll.Id, By: by.id})
+			s.doubt(owners[at], by.to, catchAll.Id, by.id, by.id)
 			return
 		}
 		if before, _ := outcome(s.old.Find(r), catchAll.Id); before == nil {
@@ -142,7 +140,6 @@ func (s *search) lostCatchAll(host string, catchAll *eskip.Route) {
 	}
 }
 
-// pair searches for a request that the changed route takes from the other one.
 func (s *search) pair(from, to shadowdiff.Owner, of, by *eskip.Route, brought string) {
 	var requests []match.Request
 	complete := false
@@ -175,10 +172,22 @@ func (s *search) pair(from, to shadowdiff.Owner, of, by *eskip.Route, brought st
 		s.add(from, to, Taken{Route: of.Id, By: by.Id, Brought: brought, Shared: still != nil, Request: requestOf(r)})
 		return
 	}
-	if key := [2]string{of.Id, by.Id}; !complete && !s.unknown[key] {
-		s.unknown[key] = true
-		s.report.add(Unknown{From: from, To: to, Route: of.Id, By: cmp.Or(brought, by.Id)})
+	if !complete {
+		s.doubt(from, to, of.Id, by.Id, cmp.Or(brought, by.Id))
 	}
+}
+
+// doubt records an undecided pair of routes. shown is the one of to.
+func (s *search) doubt(from, to shadowdiff.Owner, of, by, shown string) {
+	if s.doubted[[2]string{of, by}] {
+		return
+	}
+	s.doubted[[2]string{of, by}] = true
+	key := [2]shadowdiff.Owner{from, to}
+	if s.unknown[key] == nil {
+		s.unknown[key] = &Unknown{From: from, To: to, Route: of, By: shown}
+	}
+	s.unknown[key].Pairs++
 }
 
 // outcome returns the outcome with a route. ok is false if the proxy answers itself.
@@ -191,19 +200,12 @@ func outcome(r match.Result, id string) (o *match.Outcome, ok bool) {
 	return nil, r.Answer == nil
 }
 
-// literal reports whether only routes without expressions get a request.
 func literal(r match.Result) bool {
 	return !slices.ContainsFunc(r.Outcomes, func(o match.Outcome) bool { return o.Route != nil && !match.Literal(o.Route) })
 }
 
 func requestOf(r match.Request) Request {
-	scheme := "https"
-	for name, lines := range r.Header {
-		if strings.EqualFold(name, "X-Forwarded-Proto") && len(lines) == 1 {
-			scheme = lines[0]
-		}
-	}
-	return Request{Method: r.Method, URL: scheme + "://" + r.Host + r.Target, Header: r.Header, From: r.RemoteAddr}
+	return Request{Method: r.Method, URL: r.URL(), Header: r.Header, From: r.RemoteAddr}
 }
 
 func (s *search) add(from, to shadowdiff.Owner, t Taken) {

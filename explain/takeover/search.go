@@ -17,7 +17,6 @@ import (
 const (
 	maxChanged  = 2000 // changed routes of one owner that are looked at
 	maxTaken    = 20   // of one takeover
-	maxUnknown  = 100  // pairs of routes that are listed
 	hostsAtOnce = 200  // whose routes are in memory
 )
 
@@ -32,7 +31,6 @@ const (
 	stepOfFind  = 5    // to find the route of a request
 )
 
-// search is one comparison of two tables.
 type search struct {
 	report        *Report
 	before, after Side
@@ -43,11 +41,12 @@ type search struct {
 	gone    map[string][]*eskip.Route // catch-alls of hosts, which no owner gave up
 	first   map[string]cause          // the first change of a host
 	pairs   map[[2]shadowdiff.Owner]*Takeover
-	unknown map[[2]string]bool // pairs of routes in report.Unknown
-	lost    map[[2]string]bool // routes and the owners that take their requests
-	sizes   map[*eskip.Route]int
-	hosts   map[*eskip.Route][]string
-	atOnce  int // hosts
+	unknown map[[2]shadowdiff.Owner]*Unknown
+	doubted map[[2]string]bool          // pairs of routes in unknown
+	lost    map[[2]string]bool          // routes and the owners that take their requests
+	size    func(*eskip.Route) int      // of the expressions of a route
+	hostsOf func(*eskip.Route) []string // that a route names; nil if it may match others
+	atOnce  int                         // hosts
 
 	left   map[string]int // steps of each namespace that has taken any
 	budget int            // of all
@@ -57,7 +56,6 @@ type search struct {
 	had, has map[string][]shadowdiff.Owner // owners of routes of a host
 }
 
-// cause is a change of a host, and one of its routes for it.
 type cause struct {
 	to shadowdiff.Owner
 	id string
@@ -78,16 +76,18 @@ func newSearch(before, after Side, o Options) *search {
 	if o.Stop == nil {
 		o.Stop = func() bool { return false }
 	}
-	before.Owner, after.Owner = remembered(before.Owner), remembered(after.Owner)
+	before.Owner, after.Owner = remembered(before.Owner.Of), remembered(after.Owner.Of)
 	return &search{
 		report: &Report{Schema: Schema, Takeovers: []Takeover{}, Unknown: []Unknown{}}, before: before, after: after, options: o,
-		diff: map[string]*eskip.Route{}, gone: map[string][]*eskip.Route{}, first: map[string]cause{}, pairs: map[[2]shadowdiff.Owner]*Takeover{}, unknown: map[[2]string]bool{},
-		lost: map[[2]string]bool{}, sizes: map[*eskip.Route]int{}, hosts: map[*eskip.Route][]string{}, atOnce: hostsAtOnce, left: map[string]int{}, budget: allShares * o.Steps,
+		diff: map[string]*eskip.Route{}, gone: map[string][]*eskip.Route{}, first: map[string]cause{},
+		pairs: map[[2]shadowdiff.Owner]*Takeover{}, unknown: map[[2]shadowdiff.Owner]*Unknown{}, doubted: map[[2]string]bool{},
+		lost: map[[2]string]bool{}, size: remembered(match.Size), hostsOf: remembered(match.Hosts), atOnce: hostsAtOnce,
+		left: map[string]int{}, budget: allShares * o.Steps,
 	}
 }
 
-// spend takes steps from the share of a namespace and the common budget, or from the budget alone if the name is empty. It
-// returns false if nothing is left.
+// spend takes steps from the share of a namespace, if it is not empty, and the common budget. It returns false if nothing is
+// left.
 func (s *search) spend(namespace string, steps int) bool {
 	left, known := s.left[namespace]
 	if !known || namespace == "" {
@@ -98,7 +98,6 @@ func (s *search) spend(namespace string, steps int) bool {
 	return left > 0 && s.budget > 0 && !s.options.Stop()
 }
 
-// skip records routes of a change that are not compared.
 func (s *search) skip(c *change, routes []*eskip.Route) {
 	for _, r := range routes {
 		s.report.Skipped++
@@ -109,40 +108,19 @@ func (s *search) skip(c *change, routes []*eskip.Route) {
 	}
 }
 
-// hostsOf returns the hosts that a route names; nil if it may match others.
-func (s *search) hostsOf(r *eskip.Route) []string {
-	hosts, known := s.hosts[r]
-	if !known {
-		hosts = match.Hosts(r)
-		s.hosts[r] = hosts
-	}
-	return hosts
-}
-
-// size returns the size of the expressions of a route.
-func (s *search) size(r *eskip.Route) int {
-	n, known := s.sizes[r]
-	if !known {
-		n = match.Size(r)
-		s.sizes[r] = n
-	}
-	return n
-}
-
-// remembered asks for the owner of each route once.
-func remembered(owner shadowdiff.OwnerFunc) shadowdiff.OwnerFunc {
-	known := map[string]shadowdiff.Owner{}
-	return func(id string) shadowdiff.Owner {
-		of, ok := known[id]
+// remembered calls a function once for each argument.
+func remembered[K comparable, V any](f func(K) V) func(K) V {
+	known := map[K]V{}
+	return func(key K) V {
+		v, ok := known[key]
 		if !ok {
-			of = owner.Of(id)
-			known[id] = of
+			v = f(key)
+			known[key] = v
 		}
-		return of
+		return v
 	}
 }
 
-// find finds, by owner, the routes that are new or match other requests than before.
 func (s *search) find() {
 	byOwner := map[shadowdiff.Owner]*change{}
 	var nobodys []*eskip.Route
@@ -217,11 +195,10 @@ func (s *search) find() {
 	s.changes = append(s.changes, lost)
 }
 
-// sameMatch reports whether two versions of a route differ at most in the endpoints of their backend. Filters count, because a proxy
-// refuses a route for them.
+// sameMatch reports whether two versions of a route differ at most in endpoints. Filters count: a proxy refuses a route for
+// them.
 func sameMatch(a, b *eskip.Route) bool { return withoutEndpoints(a) == withoutEndpoints(b) }
 
-// samePredicates reports whether two versions of a route want the same requests.
 func samePredicates(a, b *eskip.Route) bool {
 	bare := func(r *eskip.Route) *eskip.Route {
 		c := *r
@@ -243,8 +220,8 @@ func withoutEndpoints(r *eskip.Route) string {
 	return string(text)
 }
 
-// compare looks at all pairs of a changed route and a route of another owner: by hosts, and those that accept hosts that no list names with each
-// of these. Small changes come first, so that a large one cannot use up what they need.
+// compare looks at all pairs of a changed route and a route of another owner, by hosts. Small changes come first, so that a
+// large one cannot use up what they need.
 func (s *search) compare() {
 	for _, c := range s.changes {
 		if slices.Sort(c.hosts); c.anyHost {
@@ -276,7 +253,7 @@ func (s *search) compare() {
 	flush()
 }
 
-// groupByHost returns routes by the hosts that they name. An object owns these: a route for any host owns none, and loses nothing.
+// groupByHost returns routes by the hosts that they name. A route for any host loses nothing.
 func (s *search) groupByHost(routes []*eskip.Route) map[string][]*eskip.Route {
 	byHost := map[string][]*eskip.Route{}
 	for _, r := range routes {
@@ -287,13 +264,11 @@ func (s *search) groupByHost(routes []*eskip.Route) map[string][]*eskip.Route {
 	return byHost
 }
 
-// distinct returns the routes without repetition, by id.
 func distinct(routes []*eskip.Route) []*eskip.Route {
 	slices.SortFunc(routes, func(a, b *eskip.Route) int { return strings.Compare(a.Id, b.Id) })
 	return slices.Compact(routes)
 }
 
-// allHosts returns the hosts of all routes, and one that none has.
 func (s *search) allHosts() []string {
 	hosts := map[string]bool{"any-host.invalid": true}
 	for range s.before.Routes.OfHosts(func(exprs string) bool {

@@ -1,17 +1,14 @@
-// Package takeover finds the requests that a change of objects takes from routes of others.
-//
-// A proxy gives a request to the most specific route that matches it, regardless of its owner. So an object that one team adds or
-// edits can get requests that routes of another team got before, and neither team sees it. [Find] compares two tables: it looks
-// at each route that is new, or matches other requests than before, and constructs requests that match both this route and a
-// route of another owner. Package match then tells which route gets them, before and after.
+// Package takeover finds the requests that a change of objects takes from routes of others. A proxy gives a request to the most
+// specific route that matches it, regardless of its owner, so an object can get requests that routes of another team got
+// before, and neither team sees it. [Find] looks at each route that is new, or matches other requests than before, and
+// constructs requests that match both this route and a route of another owner. Package match then tells which route gets them,
+// before and after.
 //
 // A request that is reported is a proof. Where hosts, paths, methods and headers are literal, no report is a proof as well: see
-// [match.Table.Contest]. Where an expression decides and no request is found, the pair is reported as unknown, and never as free of
-// takeovers.
+// [match.Table.Contest]. Where an expression decides and no request is found, the pair is reported as unknown.
 //
-// The package does no I/O, reads no clock and does not log.
-//
-// Other modules should not import it: it may change with every release.
+// The package does no I/O, reads no clock and does not log. Other modules should not import it: it may change with every
+// release.
 package takeover
 
 import (
@@ -43,45 +40,12 @@ type Report struct {
 	Schema string `json:"schema"`
 	// Takeovers are sorted: between namespaces first, then by the number of routes, largest first.
 	Takeovers []Takeover `json:"takeovers"`
-	// Unknown are pairs of routes that may be takeovers: an expression decides, and no request was found that proves it.
+	// Unknown are pairs of owners with routes that may be takeovers: an expression decides, and no request proves it.
 	Unknown []Unknown `json:"unknown"`
-	// Skipped is how many changed routes were not compared with all others, because the search exceeded its budget.
+	// Skipped is how many changed routes were not compared with all others, because of the budget of the search.
 	Skipped int `json:"skipped"`
 
-	skipped map[shadowdiff.Owner]string    // owners of skipped routes, with one of these
-	doubts  map[[2]shadowdiff.Owner]*doubt // one for each two owners
-}
-
-// doubt is the undecided pairs of routes of two owners.
-type doubt struct {
-	Unknown // the first one
-	pairs   int
-}
-
-// add adds an undecided pair of routes.
-func (r *Report) add(u Unknown) {
-	if r.doubts == nil {
-		r.doubts = map[[2]shadowdiff.Owner]*doubt{}
-	}
-	key := [2]shadowdiff.Owner{u.From, u.To}
-	if r.doubts[key] == nil {
-		r.doubts[key] = &doubt{Unknown: u}
-	}
-	if r.doubts[key].pairs++; len(r.Unknown) < maxUnknown {
-		r.Unknown = append(r.Unknown, u)
-	}
-}
-
-// Doubts returns one undecided pair of routes for each pair of owners. [Report.Unknown] is limited, and may have several of them.
-func (r *Report) Doubts() []Unknown {
-	all := make([]Unknown, 0, len(r.doubts))
-	for _, d := range r.doubts {
-		all = append(all, d.Unknown)
-	}
-	slices.SortFunc(all, func(a, b Unknown) int {
-		return cmp.Or(strings.Compare(a.To.String(), b.To.String()), strings.Compare(a.From.String(), b.From.String()))
-	})
-	return all
+	skipped map[shadowdiff.Owner]string // owners of skipped routes, with one of these
 }
 
 // Takeover describes the requests that one owner takes from another.
@@ -100,10 +64,9 @@ func (t *Takeover) BetweenNamespaces() bool { return t.From.Namespace != t.To.Na
 type Taken struct {
 	Route string `json:"route"`
 	By    string `json:"by"`
-	// Brought is the route of To that caused By, if By belongs to no object: the catch-all of a host that To adds.
+	// Brought is the route of To that caused By, the catch-all of a host that To adds.
 	Brought string `json:"brought,omitempty"`
-	// Shared means that the route may still get the request: both routes come first, and which of them gets a request is arbitrary, or
-	// depends on chance or cannot be known in advance.
+	// Shared means that the route may still get the request: which of the two gets it is arbitrary, random or unknown.
 	Shared  bool    `json:"shared,omitempty"`
 	Request Request `json:"request"`
 }
@@ -116,20 +79,22 @@ type Request struct {
 	From   string              `json:"from,omitempty"` // address of the client, if it matters
 }
 
-// Unknown is an undecided pair of routes: one may take requests of the other.
+// Unknown is an undecided pair of owners: one may take requests of the other.
 type Unknown struct {
-	From  shadowdiff.Owner `json:"from"`
-	To    shadowdiff.Owner `json:"to"`
-	Route string           `json:"route"`
-	By    string           `json:"by"`
+	From shadowdiff.Owner `json:"from"`
+	To   shadowdiff.Owner `json:"to"`
+	// Pairs is the number of undecided pairs of routes. Route and By are the first one.
+	Pairs int    `json:"pairs"`
+	Route string `json:"route"`
+	By    string `json:"by"`
 }
 
 // Options say how to compare.
 type Options struct {
 	// Proxy holds the settings of the proxies.
 	Proxy match.Options
-	// Steps limits what the changes of one namespace may cost, and so time: a step takes about a microsecond. All changes together may cost 25 times
-	// as much. The rest is reported as unknown. The result is deterministic. Default DefaultSteps.
+	// Steps limits what the changes of one namespace may cost: a step takes about a microsecond. All together may cost 25 times
+	// as much. The rest is reported as unknown. Default DefaultSteps.
 	Steps int
 	// Stop ends the search; the report is then of no use. nil means that nothing does.
 	Stop func() bool
@@ -138,8 +103,8 @@ type Options struct {
 // DefaultSteps is the default of Options.Steps.
 const DefaultSteps = 4_000_000
 
-// Find returns the takeovers between two tables. It costs one look at the hosts of all routes, and then as much as the routes that share a
-// host with a changed one, a few hundred hosts at a time.
+// Find returns the takeovers between two tables. It costs one look at the hosts of all routes, and then as much as the routes
+// that share a host with a changed one, a few hundred hosts at a time.
 func Find(before, after Side, o Options) *Report {
 	return newSearch(before, after, o).run()
 }
@@ -154,6 +119,12 @@ func (s *search) sorted() *Report {
 	for _, t := range s.pairs {
 		s.report.Takeovers = append(s.report.Takeovers, *t)
 	}
+	for _, u := range s.unknown {
+		s.report.Unknown = append(s.report.Unknown, *u)
+	}
+	slices.SortFunc(s.report.Unknown, func(a, b Unknown) int {
+		return cmp.Or(strings.Compare(a.To.String(), b.To.String()), strings.Compare(a.From.String(), b.From.String()))
+	})
 	worse := func(b bool) int {
 		if b {
 			return 0
@@ -203,8 +174,8 @@ func (p Policy) String() string {
 	return fmt.Sprintf("namespace:%d", p.Routes)
 }
 
-// Refused returns the new routes whose owner takes too much, or may do so, by id, with what it takes. allowed reports which owner
-// lets which other take its requests.
+// Refused returns the new routes whose owner takes too much, or may do so, by id, with what it takes. allowed reports which
+// owner lets which other take its requests.
 func (p Policy) Refused(r *Report, allowed func(from, to shadowdiff.Owner) bool) map[string]string {
 	if p.Routes == 0 {
 		return nil
@@ -234,9 +205,9 @@ func (p Policy) Refused(r *Report, allowed func(from, to shadowdiff.Owner) bool)
 			}
 		}
 	}
-	for _, d := range r.Doubts() {
-		if counts(d.From, d.To) {
-			add(d.To, r.doubts[[2]shadowdiff.Owner{d.From, d.To}].pairs, d.String(), d.By)
+	for _, u := range r.Unknown {
+		if counts(u.From, u.To) {
+			add(u.To, u.Pairs, u.String(), u.By)
 		}
 	}
 	for to, by := range r.skipped {
@@ -257,7 +228,7 @@ func (p Policy) Refused(r *Report, allowed func(from, to shadowdiff.Owner) bool)
 	return refused
 }
 
-// String describes an undecided pair in one line.
+// String describes an undecided pair of owners in one line.
 func (u *Unknown) String() string {
 	return fmt.Sprintf("may take requests of %s (route %s -> %s): undecided, because of an expression or the budget of the search", u.From, u.Route, u.By)
 }
@@ -268,7 +239,7 @@ const maxShown = 5
 // Found reports whether the change takes requests of others, or may do so.
 func (r *Report) Found() bool { return len(r.Takeovers)+len(r.Unknown)+r.Skipped > 0 }
 
-// String returns the takeover of one route in one line: "GET https://shop.example.org/cart: RouteGroup shop/cart -> Ingress evil/all".
+// String returns one request in one line: "GET https://shop.example.org/cart: RouteGroup shop/cart -> Ingress evil/all".
 func (t *Takeover) String() string { return t.line(t.Taken[0]) }
 
 func (t *Takeover) line(one Taken) string {
@@ -284,7 +255,7 @@ func (t *Takeover) line(one Taken) string {
 	return text
 }
 
-// WriteText prints the report for people, without control characters. It returns the writer's error.
+// WriteText prints the report for people, without control characters.
 func (r *Report) WriteText(w io.Writer) error {
 	var b bytes.Buffer
 	switch {
@@ -307,7 +278,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		b.WriteString("\nunknown, because an expression decides and no request was found, or because the search exceeded its budget:\n")
 	}
 	for _, u := range r.Unknown {
-		fmt.Fprintf(&b, "    %s -> %s: route %s -> %s\n", u.From, u.To, u.Route, u.By)
+		fmt.Fprintf(&b, "    %s -> %s: route %s -> %s (%s)\n", u.From, u.To, u.Route, u.By, plural(u.Pairs, "pair", "pairs"))
 	}
 	if r.Skipped > 0 {
 		fmt.Fprintf(&b, "\n%d changed routes were not compared with all others: the search exceeded its budget\n", r.Skipped)
@@ -316,38 +287,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// WriteMarkdown prints the report for the description of a pull request. It returns the writer's error.
-func (r *Report) WriteMarkdown(w io.Writer) error {
-	var b bytes.Buffer
-	if !r.Found() {
-		b.WriteString("No request of another owner changes its route.\n")
-	}
-	if len(r.Takeovers) > 0 {
-		b.WriteString("| request | goes from | to | routes |\n| --- | --- | --- | --- |\n")
-	}
-	for i := range r.Takeovers {
-		t := &r.Takeovers[i]
-		one := t.Taken[0]
-		to := t.To.String()
-		if one.Shared {
-			to += ", at random"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %d |\n", code(one.Request.Method+" "+one.Request.URL), code(t.From.String()), code(to), t.Lost)
-	}
-	if n := len(r.Unknown) + r.Skipped; n > 0 {
-		fmt.Fprintf(&b, "\nUnknown for %s of routes: expressions decide, or there are too many.\n", plural(n, "pair", "pairs"))
-	}
-	_, err := io.WriteString(w, shadowdiff.PrintableLines(b.String()))
-	return err
-}
-
-// code quotes a text of a table in Markdown, whatever is in it.
-func code(s string) string {
-	s = strings.NewReplacer("`", "'", "|", `\|`, "\n", " ").Replace(s)
-	return "`" + s + "`"
-}
-
-// WriteJSON prints the report for programs. It returns the writer's error.
+// WriteJSON prints the report for programs.
 func (r *Report) WriteJSON(w io.Writer) error { return shadowdiff.WriteJSONValue(w, r) }
 
 func plural(n int, one, many string) string {

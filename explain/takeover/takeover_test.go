@@ -389,7 +389,7 @@ func FuzzTakeoversEqualASearch(f *testing.F) {
 			if !expressions {
 				t.Errorf("unknown among literal routes: %+v\n%s\n%s", u, document(before), document(after))
 			}
-			known[u.Route+" "+u.To.String()] = true
+			known[u.From.String()+" "+u.To.String()] = true
 		}
 		for in := range grid {
 			was, is := ids(old.Find(in)), ids(now.Find(in))
@@ -399,7 +399,7 @@ func FuzzTakeoversEqualASearch(f *testing.F) {
 					if from == to || !strings.Contains(before[lost], `Host("^`) || before[lost] != after[lost] || before[by] == after[by] || slices.Contains(was, by) && slices.Contains(is, lost) {
 						continue
 					}
-					if !known[lost+" "+to.String()] {
+					if !known[lost+" "+to.String()] && !known[from.String()+" "+to.String()] {
 						t.Fatalf("%s %s%s %v: %s is lost to %s, and the report does not say so\n%s\n%s", in.Method, in.Host, in.Target, in.Header, lost, by,
 							document(before), document(after))
 					}
@@ -414,8 +414,8 @@ func TestReportsForPeople(t *testing.T) {
 	shop := `shop_cart_1: PathSubtree("/") && ` + shopHost + ` -> <shunt>; shop_cart_2: Path("/in") && ` + shopHost + ` -> <shunt>;`
 	evil := `evil_all_1: PathSubtree("/cart") && Header("X-A", "|") && ` + shopHost + ` -> <shunt>; evil_all_2: Path("/in") && ` + shopHost + ` -> <shunt>;`
 	r := takeover.Find(side(t, shop), side(t, shop+evil), takeover.Options{})
-	var text, markdown, none strings.Builder
-	for _, err := range []error{r.WriteText(&text), r.WriteMarkdown(&markdown), new(takeover.Report).WriteText(&none)} {
+	var text, none strings.Builder
+	for _, err := range []error{r.WriteText(&text), new(takeover.Report).WriteText(&none)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -428,8 +428,7 @@ Ingress shop/cart -> Ingress evil/all: 2 routes lose requests
     GET https://shop.example.org/in: Ingress shop/cart -> Ingress evil/all as well, at random
         route shop_cart_2 -> evil_all_2
 `
-	wantMarkdown := "| request | goes from | to | routes |\n| --- | --- | --- | --- |\n| `GET https://shop.example.org/cart` | `Ingress shop/cart` | `Ingress evil/all` | 2 |\n"
-	if text.String() != wantText || markdown.String() != wantMarkdown || none.String() != "no request of another owner changes its route\n" {
-		t.Errorf("text\n%s\nMarkdown\n%s\nnone\n%s", text.String(), markdown.String(), none.String())
+	if text.String() != wantText || none.String() != "no request of another owner changes its route\n" {
+		t.Errorf("text\n%s\nnone\n%s", text.String(), none.String())
 	}
 }

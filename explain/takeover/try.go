@@ -17,8 +17,8 @@ type Tried struct {
 	compile.Trial
 }
 
-// Try returns what objects would take from others if they were in the snapshot of the result that they were tried with, in place of those with
-// their names. owner returns the objects of the routes of the result, as in [Side]. It costs as much as the objects, and then as [Find].
+// Try returns what objects would take from others if they replaced those of their names in the snapshot of the result. owner
+// returns the objects of the routes of the result, as in [Side].
 func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, options Options) (*Report, error) {
 	owners := map[string]shadowdiff.Owner{}
 	upserts := map[string]*table.Route{}
@@ -54,7 +54,6 @@ func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, op
 	return Find(Side{Routes: result.Routes, Owner: owner}, Side{Routes: list, Owner: after}, options), nil
 }
 
-// rows returns what the table has of the routes that an object requests.
 func rows(routes []compile.InspectedRoute) (all []*table.Route) {
 	for _, r := range routes {
 		if r.Wins && r.Route != nil {

@@ -1,5 +1,5 @@
-// Package report formats the results of package match as text and JSON, and parses requests as people write them. The command and
-// the endpoint of a route server share it, so that their answers are the same.
+// Package report formats the results of package match as text and JSON, and parses requests as people write them, for commands
+// and servers.
 //
 // Other modules should not import it: it may change with every release.
 package report
@@ -94,8 +94,7 @@ func ParseQuery(q url.Values, now time.Time, o *match.Options) (match.Request, e
 	return r, nil
 }
 
-// addHeader adds a header in curl's form: "Name: value", or "Name;" for an empty one. Host replaces the host. The error describes
-// the expected form.
+// addHeader adds a header in curl's form: "Name: value", or "Name;" for an empty one. Host replaces the host.
 func addHeader(r *match.Request, line string) error {
 	name, val, ok := strings.Cut(line, ":")
 	if !ok {
@@ -116,8 +115,7 @@ func addHeader(r *match.Request, line string) error {
 	return nil
 }
 
-// setURL sets target and host from a URL, as curl does. It keeps a Host header that is already set. The error describes the
-// expected form.
+// setURL sets target and host from a URL, as curl does. It keeps a Host header that is already set.
 func setURL(r *match.Request, text string) error {
 	if strings.HasPrefix(text, "/") {
 		if r.Host == "" {
@@ -160,7 +158,7 @@ func (v *Report) WriteText(w io.Writer) error {
 			fmt.Fprintf(&b, "\nundecided: %d outcomes are possible\n", len(res.Outcomes))
 		}
 		for _, o := range res.Outcomes {
-			v.writeOutcome(&b, o, res.Decided())
+			v.writeOutcome(&b, o)
 		}
 		v.writeCandidates(&b, res.Candidates)
 	}
@@ -186,17 +184,12 @@ func (v *Report) method() string { return cmp.Or(v.Request.Method, "GET") }
 
 func (v *Report) owner(r *eskip.Route) string { return v.Owner.Of(r.Id).String() }
 
-func (v *Report) writeOutcome(b *bytes.Buffer, o match.Outcome, decided bool) {
-	share := ""
-	if !decided && o.Share >= 0 {
-		share = fmt.Sprintf(", for %.4g %% of such requests", 100*o.Share)
-	}
-	b.WriteByte('\n')
+func (v *Report) writeOutcome(b *bytes.Buffer, o match.Outcome) {
 	if o.Route == nil {
-		fmt.Fprintf(b, "no route: the proxy answers 404%s\n", share)
+		b.WriteString("\nno route: the proxy answers 404\n")
 		return
 	}
-	fmt.Fprintf(b, "route %s%s\n", o.Route.Id, share)
+	fmt.Fprintf(b, "\nroute %s\n", o.Route.Id)
 	line := func(name, text string) {
 		if text != "" {
 			fmt.Fprintf(b, "  %-10s  %s\n", name, text)
@@ -265,8 +258,7 @@ type Match struct {
 	Warnings   []jsonWarning   `json:"warnings"`
 }
 
-// Meaning returns the part of the report on which replicas with the same table agree: the result, and the routes with their
-// effects.
+// Meaning returns the part of the report on which replicas with the same table agree.
 func (m *Match) Meaning() string {
 	parts := []any{m.Result, m.Answer}
 	for _, o := range m.Outcomes {
@@ -274,7 +266,7 @@ func (m *Match) Meaning() string {
 		if r := o.Route; r != nil {
 			parts = append(parts, r.ID, r.Filters, r.Backend)
 		}
-		for _, u := range o.Undecided {
+		for _, u := range o.Open {
 			parts = append(parts, u.Predicate)
 		}
 	}
@@ -307,14 +299,8 @@ type jsonRoute struct {
 }
 
 type jsonOutcome struct {
-	Route     *jsonRoute        `json:"route"` // null if no route matches
-	Place     string            `json:"place,omitempty"`
-	Weight    int               `json:"weight"`
-	Params    map[string]string `json:"params,omitempty"`
-	Share     *float64          `json:"share"` // null if unknown
-	Undecided []match.Undecided `json:"undecided,omitempty"`
-	Ties      []string          `json:"ties,omitempty"`
-	Notes     []string          `json:"notes,omitempty"`
+	Route *jsonRoute `json:"route"` // null if no route matches
+	match.Outcome
 }
 
 type jsonCandidate struct {
@@ -323,11 +309,8 @@ type jsonCandidate struct {
 }
 
 type jsonWarning struct {
-	Route  *jsonRoute   `json:"route"`
-	Reason match.Reason `json:"reason"`
-	Text   string       `json:"text"`
-	Wins   bool         `json:"wins"`
-	Partly bool         `json:"partly,omitempty"` // wins only if the predicates hold that cannot be evaluated
+	Route *jsonRoute `json:"route"`
+	match.Warning
 }
 
 // WriteJSON prints the result for programs. It returns the writer's error.
@@ -342,20 +325,13 @@ func (v *Report) WriteJSON(w io.Writer) error {
 		Answer: res.Answer, Outcomes: []jsonOutcome{}, Candidates: []jsonCandidate{}, Warnings: []jsonWarning{},
 	}
 	for _, o := range res.Outcomes {
-		j := jsonOutcome{
-			Route: v.newJSONRoute(o.Route), Place: o.Place, Weight: o.Weight, Params: o.Params, Undecided: o.Open,
-			Ties: o.Ties, Notes: o.Notes,
-		}
-		if o.Share >= 0 {
-			j.Share = &o.Share
-		}
-		out.Outcomes = append(out.Outcomes, j)
+		out.Outcomes = append(out.Outcomes, jsonOutcome{v.newJSONRoute(o.Route), o})
 	}
 	for _, c := range res.Candidates {
 		out.Candidates = append(out.Candidates, jsonCandidate{v.newJSONRoute(c.Route), c})
 	}
 	for _, warning := range res.Warnings {
-		out.Warnings = append(out.Warnings, jsonWarning{v.newJSONRoute(warning.Route), warning.Reason, warning.Text, warning.Ahead, warning.Partly})
+		out.Warnings = append(out.Warnings, jsonWarning{v.newJSONRoute(warning.Route), warning})
 	}
 	return shadowdiff.WriteJSONValue(w, out)
 }

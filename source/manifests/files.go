@@ -16,16 +16,13 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// stdin is the path that means standard input.
 const stdin = "-"
 
-// attempts is how often to read files that change meanwhile. A ConfigMap volume is swapped atomically, so the second
-// attempt succeeds.
+// attempts is how often to read files that change meanwhile. A ConfigMap volume is swapped atomically.
 const attempts = 3
 
 type digest [sha256.Size]byte
 
-// content is the content of a file.
 type content struct {
 	name string
 	text []byte
@@ -33,13 +30,12 @@ type content struct {
 	err  error // only for content that is read once: reading cannot be retried
 }
 
-// file is something to read.
 type file struct {
 	name string      // as shown to the user
 	info fs.FileInfo // nil for files that are read once
 }
 
-// readFiles reads all files in one consistent state: if any of them changed meanwhile, it starts again.
+// readFiles reads all files in one consistent state: if any changed meanwhile, it starts again.
 func (s *Source) readFiles(ctx context.Context) ([]content, error) {
 	files, err := s.find()
 	if err != nil {
@@ -112,7 +108,6 @@ func (s *Source) readAll(name string, r io.Reader) (content, error) {
 	return content{name: name, text: text, sum: sha256.Sum256(text)}, nil
 }
 
-// withoutPath strips the path from an error, because the enclosing error already names it.
 func withoutPath(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
@@ -120,13 +115,11 @@ func withoutPath(err error) error {
 	return err
 }
 
-// finder collects files.
 type finder struct {
 	seen  map[string]bool // paths without symbolic links
 	files []file
 }
 
-// find lists the files that the configured paths lead to.
 func (s *Source) find() ([]file, error) {
 	f := finder{seen: make(map[string]bool)}
 	for _, p := range s.cfg.Paths {
@@ -143,8 +136,7 @@ func (s *Source) find() ([]file, error) {
 	return f.files, nil
 }
 
-// path adds the files that a path leads to. A path named by the user is always read; in a folder, only files named like
-// manifests are read.
+// path adds the files that a path leads to. In a folder, only files named like manifests are read.
 func (f *finder) path(name string, named bool) error {
 	info, err := os.Stat(name) // follows symbolic links
 	if err != nil {
@@ -207,7 +199,6 @@ func (f *finder) add(file file, real string) error {
 	return nil
 }
 
-// manifest reports whether a file in a folder is to be read.
 func manifest(base string) bool {
 	ext := filepath.Ext(base)
 	switch strings.TrimSuffix(base, ext) {

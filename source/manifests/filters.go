@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -15,17 +14,13 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// maxFilterFile is the size in bytes of the largest file that is read. For a symbolic link, the reference checks the size
-// of the link itself; this package also limits what it reads through the link.
+// maxFilterFile is the size in bytes of the largest file that is read, through a link as well.
 const maxFilterFile = 1 << 20
 
-// FilterFolder adds default filters of services, read from a folder, to the snapshots of a source.
-//
-// The folder holds one file for each service, named SERVICE.NAMESPACE, with a filter chain. Every read of the source reads the folder
-// again. If the folder cannot be read, the read does not fail: like the reference, the snapshot then reports the error and has no
-// default filters. Other entries of the folder are ignored and logged at debug level: folders, files over 1 MiB, and names that
-// do not split at exactly one dot. A default filter file that cannot be read is ignored too, but its first failure is logged as a
-// warning: the service loses filters that may protect it.
+// FilterFolder adds default filters of services, read from a folder, to the snapshots of a source. The folder holds one file
+// for each service, named SERVICE.NAMESPACE, with a filter chain. If it cannot be read, the snapshot reports the error and has
+// no default filters, like in the reference. Other entries are ignored. The first failure of a file is logged as a warning: its
+// service loses filters that may protect it.
 //
 // A FilterFolder is not safe for concurrent use.
 type FilterFolder struct {
@@ -41,14 +36,12 @@ const (
 	LogUnreadable = "default filter file cannot be read, its service is without default filters"
 )
 
-// NewFilterFolder returns a FilterFolder for the folder. It does no I/O. The logger records which entries are ignored; nil means no
-// log.
+// NewFilterFolder returns a FilterFolder for the folder. A nil logger means no log.
 func NewFilterFolder(dir string, logger *slog.Logger) *FilterFolder {
 	return &FilterFolder{dir: dir, log: cmp.Or(logger, slog.New(slog.DiscardHandler)).With("component", "default-filters")}
 }
 
-// Add reads the folder and returns the snapshot with its default filters. If nothing in the folder changed, they have the same pointer
-// as before.
+// Add reads the folder and returns the snapshot with its default filters, with the same pointer if nothing changed.
 func (r *FilterFolder) Add(s *kube.Snapshot) *kube.Snapshot {
 	now := r.readDir()
 	if last := r.last; last == nil || !maps.Equal(last.Texts, now.Texts) || fmt.Sprint(last.Err) != fmt.Sprint(now.Err) {
@@ -76,7 +69,7 @@ func (r *FilterFolder) readDir() *kube.DefaultFilters {
 			r.log.Debug(LogPassedOver, "file", name)
 			continue
 		}
-		text, err := readFilters(filepath.Join(r.dir, name), e)
+		text, err := readFilters(filepath.Join(r.dir, name))
 		switch {
 		case err == nil:
 			d.Texts[kube.ServiceKey{Namespace: namespace, Name: service}] = text
@@ -93,18 +86,14 @@ func (r *FilterFolder) readDir() *kube.DefaultFilters {
 	return d
 }
 
-// errNotMeant is wrapped by errors about entries that are not default filter files.
 var errNotMeant = errors.New("ignored")
 
-func readFilters(path string, e fs.DirEntry) (string, error) {
-	if t := e.Type(); !t.IsRegular() && t != fs.ModeSymlink {
-		return "", fmt.Errorf("%w: neither a file nor a link: %s", errNotMeant, t)
-	}
+func readFilters(path string) (string, error) {
 	switch info, err := os.Stat(path); { // of the target of a link
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%w: link target is not a regular file: %s", errNotMeant, info.Mode().Type())
+		return "", fmt.Errorf("%w: not a regular file: %s", errNotMeant, info.Mode().Type())
 	case info.Size() > maxFilterFile:
 		return "", fmt.Errorf("%w: larger than 1 MiB", errNotMeant)
 	}

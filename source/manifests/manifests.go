@@ -1,22 +1,17 @@
-// Package manifests reads a cluster from files: YAML or JSON, with any number of documents per file, in folders or
-// from standard input. It needs no cluster, and never writes any of the objects.
+// Package manifests reads a cluster from files: YAML or JSON, with any number of documents per file, in folders or from
+// standard input: Ingress, RouteGroup, Service, Endpoints, EndpointSlice, and lists of them. It ignores other kinds. Objects
+// get the defaults of an API server for the fields that are read, and nothing is validated.
 //
-// A read returns everything or an error. It fails as a whole, and names file, document and line, if a file cannot be
-// read, if a document is not YAML, or if files keep changing while they are read. An object that cannot be decoded
-// affects only itself: it is in the snapshot's Bad, with its place. The same applies to the second of two objects
-// with the same kind, namespace and name, and to an object with a duplicate key.
+// A read fails as a whole, and names file, document and line, if a file cannot be read, if a document is not YAML, or if files
+// keep changing while they are read. An object that cannot be decoded, the second of two with one name, and one with a
+// duplicate key affect only themselves: they are in the snapshot's Bad.
 //
-// Every read reads every file again, because an unchanged size and time do not prove that a file is unchanged. But it
-// parses only files whose SHA-256 changed. Unchanged objects keep their pointers.
+// Every read reads every file again, because an unchanged size and time prove nothing, but parses only those whose SHA-256
+// changed. Unchanged objects keep their pointers.
 //
-// It reads Ingress (networking.k8s.io/v1), RouteGroup (zalando.org/v1), Service, Endpoints (v1), EndpointSlice
-// (discovery.k8s.io/v1), and lists of them, and ignores other kinds. An object without apiVersion is read by its kind alone.
-// Objects get the defaults of an API server for the fields that are read, and nothing is validated.
-//
-// In a folder, the files *.yaml, *.yml and *.json are read, sorted by name, including those in subfolders. Names that
-// begin with a dot and kustomization files are skipped. Symbolic links are followed, and each file is read only once,
-// however many paths lead to it. Standard input and anything else that is not a regular file is read once and
-// remembered.
+// In a folder, the files *.yaml, *.yml and *.json are read, sorted by name, with those in subfolders, but not hidden and
+// kustomization files. Each file is read only once, however many links lead to it. Standard input and anything else that is not
+// a regular file is read once and remembered.
 //
 // Other modules should not import it: it may change with every release.
 package manifests
@@ -28,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -35,12 +31,12 @@ import (
 // DefaultMaxFileBytes is the default of Config.MaxFileBytes.
 const DefaultMaxFileBytes = 256 << 20
 
-// maxFiles limits the number of files, so that a folder given by mistake, such as /, is not read to its end.
+// maxFiles stops a read of a folder given by mistake, such as /.
 const maxFiles = 10_000
 
 // Config configures a Source.
 type Config struct {
-	// Paths are files and folders, in order; "-" means Stdin. At least one is required.
+	// Paths are files and folders, in order; "-" means Stdin.
 	Paths []string
 
 	// Stdin is the input for the path "-". The first Read reads it to its end.
@@ -66,7 +62,7 @@ type Config struct {
 type Source struct {
 	cfg Config // set by New, read only
 
-	busy chan struct{} // capacity 1: the holder owns the fields below
+	busy sync.Mutex // of the fields below
 
 	once   map[string]content       // content that can be read only once, by path
 	byName map[string]*parsed       // the files of the last complete read
@@ -92,17 +88,14 @@ func New(cfg Config) (*Source, error) {
 	}
 	cfg.MaxFileBytes = cmp.Or(cfg.MaxFileBytes, DefaultMaxFileBytes)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "source.manifests")
-	return &Source{cfg: cfg, busy: make(chan struct{}, 1), once: make(map[string]content)}, nil
+	return &Source{cfg: cfg, once: make(map[string]content)}, nil
 }
 
-// Read reads all files. The error is a *[kube.ReadError] that names the file, or the context's error. In both cases
-// the previous snapshot stays valid. If nothing changed, Read returns the same snapshot again. Its revision is 0, and
-// the options have no effect.
+// Read reads all files. The error is a *[kube.ReadError] that names the file, or the context's error. If nothing changed, Read
+// returns the same snapshot again. The options have no effect.
 func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, error) {
-	if err := s.turn(ctx); err != nil {
-		return nil, err
-	}
-	defer func() { <-s.busy }()
+	s.busy.Lock()
+	defer s.busy.Unlock()
 	contents, err := s.readFiles(ctx)
 	if err != nil {
 		return nil, err
@@ -128,23 +121,10 @@ func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 	return s.last, nil
 }
 
-// turn waits until no other read is running. The caller must release it.
-func (s *Source) turn(ctx context.Context) error {
-	select {
-	case s.busy <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// Objects calls yield with the JSON of each object of all files, including items of lists and kinds that [Source.Read] ignores,
-// for callers that need more of an object than Read decodes. It stops at an error of yield, and adds the file and the line to it.
+// Objects calls yield with the JSON of each object of all files, of any kind, for callers that need more than Read decodes.
 func (s *Source) Objects(ctx context.Context, yield func(kind string, object []byte) error) error {
-	if err := s.turn(ctx); err != nil {
-		return err
-	}
-	defer func() { <-s.busy }()
+	s.busy.Lock()
+	defer s.busy.Unlock()
 	contents, err := s.readFiles(ctx)
 	if err != nil {
 		return err
@@ -163,7 +143,6 @@ func (s *Source) Objects(ctx context.Context, yield func(kind string, object []b
 	return nil
 }
 
-// commit stores the files as the last complete read, and builds their snapshot.
 func (s *Source) commit(files []*parsed) {
 	s.byName = make(map[string]*parsed, len(files))
 	s.byRef = make(map[kube.Ref]kube.Object)

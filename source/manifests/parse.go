@@ -17,14 +17,12 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// parsed is a file with its content.
 type parsed struct {
 	name    string
 	sum     digest
 	entries []entry
 }
 
-// entry is one object, or the problem with it.
 type entry struct {
 	document, line int   // where its document begins, both counted from 1
 	strict         error // a duplicate key
@@ -33,7 +31,6 @@ type entry struct {
 	err            error
 }
 
-// parse returns the objects of the file. An error names document and line and makes the read fail.
 func (s *Source) parse(c *content) (*parsed, error) {
 	f := &parsed{name: c.name, sum: c.sum}
 	for i, doc := range split(c) {
@@ -68,7 +65,6 @@ func (s *Source) parse(c *content) (*parsed, error) {
 	return f, nil
 }
 
-// split returns the documents of a file. JSON values may follow each other without a separator.
 func split(c *content) []Doc {
 	text := bytes.TrimLeft(c.text, " \t\r\n")
 	if len(text) == 0 || text[0] != '{' {
@@ -98,7 +94,6 @@ func split(c *content) []Doc {
 // maxDepth is how deep lists may be in each other: each level is read again for the next one.
 const maxDepth = 8
 
-// head holds the fields that decide an object's kind and whether to read it.
 type head struct {
 	APIVersion text `json:"apiVersion"`
 	Kind       text `json:"kind"`
@@ -109,13 +104,12 @@ type head struct {
 	Items []json.RawMessage `json:"items"`
 }
 
-// label returns a label of the object.
 func (h *head) label(key string) (string, bool) {
 	value, ok := h.Metadata.Labels[key]
 	return string(value), ok
 }
 
-// text is a string; any other JSON type becomes empty, because decoding the object reports the wrong type.
+// text is a string; any other JSON type becomes empty, because decoding the object reports it.
 type text string
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -127,8 +121,7 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// each calls yield with an object in JSON, or with the objects of a list, which may have lists in it. If an item lacks its kind
-// or API version, the enclosing list provides it.
+// each calls yield with an object in JSON, or with the objects of a list, which provides missing kinds and API versions.
 func each(raw []byte, list head, depth int, yield func(raw []byte, h *head, depth int) error) error {
 	raw = bytes.TrimSpace(raw)
 	if string(raw) == "null" {
@@ -160,7 +153,6 @@ func each(raw []byte, list head, depth int, yield func(raw []byte, h *head, dept
 	return nil
 }
 
-// isPatch reports whether a document is a JSON patch (RFC 6902).
 func isPatch(raw []byte) bool {
 	if len(raw) == 0 || raw[0] != '[' {
 		return false
@@ -177,7 +169,6 @@ func isPatch(raw []byte) bool {
 	return true
 }
 
-// wanted returns the kind of an object, and whether objects of the kind are read. It logs ignored objects.
 func wanted(h *head, log *slog.Logger) (kube.Kind, bool) {
 	kind := kube.Kind(h.Kind)
 	want := kind.APIVersion()
@@ -194,7 +185,7 @@ func wanted(h *head, log *slog.Logger) (kube.Kind, bool) {
 	return kind, ok
 }
 
-// decode decodes the object. An object without a relevant change keeps its pointer.
+// decode decodes the object. One without a relevant change keeps its pointer.
 func (s *Source) decode(e *entry, kind kube.Kind, raw []byte) {
 	o, err := kube.DecodeJSON(kind, raw)
 	if err != nil {
@@ -214,21 +205,20 @@ func (s *Source) decode(e *entry, kind kube.Kind, raw []byte) {
 // YAML forbids "---" and "..." at the beginning of a line inside any scalar, block scalars included, so the markers
 // can be found without parsing.
 
-// otherBreaks are the line breaks of YAML that no editor writes. [Split] does not split at them; a document that contains
-// another one after such a break is an error.
+// otherBreaks are line breaks of YAML at which [Split] does not split: a document that contains another one behind them is an
+// error.
 const otherBreaks = "\r\u0085\u2028\u2029"
 
 // Doc is one document of a stream.
 type Doc struct {
-	// Line is the line of the stream, counted from 1, at which Text begins: the line of its "---", or its first line
-	// of content.
+	// Line is the line of the stream, from 1, at which Text begins.
 	Line int
 	// Text is the document with its "---", without "...". It shares memory with the stream.
 	Text []byte
 }
 
-// Split returns the documents of the stream in order, including empty ones (between two consecutive markers, or after
-// a marker at the end). Blank lines, comments and directives before the first marker are not a document.
+// Split returns the documents of the stream in order, including empty ones. Blank lines, comments and directives before the
+// first marker are not a document.
 func Split(stream []byte) (docs []Doc) {
 	stream = bytes.TrimPrefix(stream, []byte("\xef\xbb\xbf")) // a byte order mark
 	from, first := -1, 0                                      // where the document begins, and its line; -1 for none
@@ -256,25 +246,21 @@ func Split(stream []byte) (docs []Doc) {
 	return docs
 }
 
-// marker reports whether the line is the marker, alone or followed by white space.
 func marker(line []byte, m string) bool {
 	rest, ok := bytes.CutPrefix(line, []byte(m))
 	return ok && (len(rest) == 0 || rest[0] == ' ' || rest[0] == '\t')
 }
 
-// blank reports whether a line outside of documents has no content: nothing but white space, a comment or a directive.
 func blank(line []byte) bool {
 	text := bytes.TrimLeft(line, " \t")
 	return (len(text) == 0 || text[0] == '#' || line[0] == '%') && !bytes.ContainsAny(text, otherBreaks)
 }
 
-// ToJSON converts the document to JSON by the rules of Kubernetes tools (YAML 1.1: an unquoted yes is a boolean). It
-// returns a document that is already JSON unchanged, so that numbers and escapes keep their form. An empty document
-// becomes "null". The last value of a duplicate key counts. Line numbers in errors refer to the stream.
+// ToJSON converts the document to JSON by the rules of Kubernetes tools (YAML 1.1). JSON stays unchanged, so that numbers and
+// escapes keep their form. The last value of a duplicate key counts. Line numbers in errors refer to the stream.
 func ToJSON(d Doc) ([]byte, error) { return convert(d, yaml.YAMLToJSON) }
 
-// ToJSONStrict is [ToJSON], but rejects a key that occurs twice in one mapping, which YAML forbids and which hides
-// one of the two values.
+// ToJSONStrict is [ToJSON], but rejects a key that occurs twice in one mapping.
 func ToJSONStrict(d Doc) ([]byte, error) { return convert(d, yaml.YAMLToJSONStrict) }
 
 func convert(d Doc, parse func([]byte) ([]byte, error)) ([]byte, error) {
@@ -295,9 +281,8 @@ func convert(d Doc, parse func([]byte) ([]byte, error)) ([]byte, error) {
 	return out, nil
 }
 
-// oneDocument returns an error if anything follows the value of a document: the parser stops after "{a: 1}" and
-// ignores the lines after it, and it knows line breaks that [Split] does not know. A value that begins with a
-// letter, and has no such line break, is a mapping or a scalar in block style; the parser reads those to the end.
+// oneDocument returns an error if anything follows the value of a document: the parser stops after "{a: 1}", and knows line
+// breaks that [Split] does not know. It reads a mapping or a scalar in block style to the end.
 func oneDocument(text []byte) error {
 	begin := bytes.TrimLeft(bytes.TrimPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("---")), " \t\r\n")
 	if len(begin) > 0 && begin[0] < unicode.MaxASCII && unicode.IsLetter(rune(begin[0])) && !bytes.ContainsAny(text, otherBreaks) {
@@ -318,8 +303,7 @@ func oneDocument(text []byte) error {
 	}
 }
 
-// atLine makes the parser fail again with as many empty lines before the document as the stream has, so that its
-// error names the line in the stream. The returned error is one line of text.
+// atLine makes the parser fail again with as many empty lines before the document as the stream has, for the line number.
 func atLine(d Doc, err error, parse func([]byte) ([]byte, error)) error {
 	padded := append(bytes.Repeat([]byte("\n"), d.Line-1), d.Text...)
 	if _, again := parse(padded); again != nil {

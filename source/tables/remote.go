@@ -52,17 +52,6 @@ func (r *Reader) loadURL(ctx context.Context, place string) (*Table, error) {
 	return t, nil
 }
 
-// redirect refuses too many redirects, and redirects from https to http.
-func (r *Reader) redirect(req *http.Request, via []*http.Request) error {
-	switch {
-	case len(via) > r.cfg.MaxRedirects:
-		return fmt.Errorf("stopped after %d redirects", max(r.cfg.MaxRedirects, 0))
-	case via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https":
-		return errors.New("redirect from https to http refused")
-	}
-	return nil
-}
-
 // withoutURL strips the method and the URL from a client error, because the caller already names the place.
 func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
@@ -166,8 +155,11 @@ func refused(resp *http.Response, paged bool) error {
 	if line != "" {
 		msg += fmt.Sprintf(": %q", line)
 	}
-	if resp.StatusCode == http.StatusNotFound {
+	switch {
+	case resp.StatusCode == http.StatusNotFound:
 		msg += " (no routes at this path, or a route server that has no table yet)"
+	case resp.StatusCode < http.StatusBadRequest:
+		msg += " (redirects are not followed)"
 	}
 	return errors.New(msg)
 }

@@ -66,15 +66,17 @@ var allowed = map[string][]string{
 	"app/httpserve":    {"internal/series", "api", "publish", "kube", "internal/durable", "shadowdiff", "table"},
 
 	"app/console": {
-		"api", "compile/rules", "explain", "fleet", "app/httpserve", "kube", "match/report", "poller", "shadowdiff",
+		"api", "compile/rules", "fleet", "app/httpserve", "kube", "poller", "shadowdiff",
 	},
 
 	"app/server": {
 		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "catalogue", "internal/durable", "app/trial", "guard", "app/console", "app/httpserve", "api", "kube", "match", "match/report", "poller",
 		"source/manifests", "rollout", "shadowdiff", "table",
 	},
-	"app/events":  {"internal/series", "compile/rules", "kube", "poller"},
-	"app/webhook": {"internal/series", "api", "compile", "compile/rules", "explain", "explain/takeover", "app/httpserve", "api", "kube", "match", "poller", "shadowdiff"},
+	"app/events": {"internal/series", "compile/rules", "kube", "poller"},
+	"app/webhook": {
+		"internal/series", "compile", "compile/rules", "explain", "explain/takeover", "app/httpserve", "guard", "kube", "match", "poller", "publish", "shadowdiff", "table",
+	},
 	"app/sidecar": {
 		"internal/series", "api", "compile/rules", "dataplane", "etagcache", "explain", "fleet", "publish", "guard", "app/httpserve", "internal/durable", "kube", "poller", "rollout",
 		"shadowdiff", "table",
@@ -341,7 +343,7 @@ func TestPackagesSayWhatTheyPromise(t *testing.T) {
 		}
 		if !slices.ContainsFunc(p.GoFiles, func(file string) bool {
 			text, err := os.ReadFile(filepath.Join("..", "..", name, file))
-			return err == nil && strings.Contains(string(text), want)
+			return err == nil && strings.Contains(strings.ReplaceAll(string(text), "\n// ", " "), want) // it may be wrapped
 		}) {
 			t.Errorf("%s: the comment of the package does not end with %q", name, strings.TrimSuffix(want, "\npackage "))
 		}

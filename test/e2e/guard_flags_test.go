@@ -77,31 +77,3 @@ func TestManualReleaseIsNeverByTime(t *testing.T) {
 		})
 	}
 }
-
-// TestLostNamespaceIsHeld deletes one of several namespaces, which is a small share of the routes.
-func TestLostNamespaceIsHeld(t *testing.T) {
-	c := ownCluster(t)
-	for mode, start := range starts {
-		t.Run(mode, func(t *testing.T) {
-			withHeldShops(t, c)
-			objects, slices := heldObjects(1, 24)
-			team := strings.ReplaceAll(objects+slices, "namespace: shop", "namespace: team")
-			withObjects(t, c, team)
-			api := newFaultProxy(t, c)
-			server := start(t, api, "--guard=namespaces")
-			server.Ready(t)
-			before := server.body(t)
-			if n := strings.Count(before, "kube_team__"); n < 24 {
-				t.Fatalf("%d routes are of the namespace", n)
-			}
-			api.atOnce(t, mode, ingressList, func() { remove(t, c, ingressesOf(team)) })
-			server.holds(t, "namespace_lost")
-			body := server.body(t)
-			if !strings.Contains(body, "kube_team__") || mode == "poll" && body != before {
-				t.Errorf("served is\n%s", body)
-			}
-			apply(t, c, ingressesOf(team))
-			programs.Eventually(t, "the end of the hold", func() bool { return !server.guard(t).Held && server.body(t) == before })
-		})
-	}
-}

@@ -189,7 +189,7 @@ func (m *model) Read(context.Context, kube.ReadOptions) (*kube.Snapshot, error) 
 func (m *model) guardConfig() guard.Config {
 	w := &m.levels[root].watch
 	return guard.Config{
-		Hold: modelHold, Window: modelWindow, Namespaces: w.namespaces, Manual: w.manual, MaxRoutes: w.maxRoutes,
+		Hold: modelHold, Window: modelWindow, Manual: w.manual, MaxRoutes: w.maxRoutes,
 	}
 }
 

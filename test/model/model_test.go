@@ -80,11 +80,11 @@ func newModel(t *testing.T, options byte, planted mistake) *model {
 	}
 	m.levels[relayed].watch.maxLoss = 1
 	w := &m.levels[root].watch
-	w.namespaces, w.manual = options&4 != 0, options&8 != 0
+	w.manual = options&8 != 0
 	if options&16 != 0 {
 		w.maxRoutes = 46
 	}
-	m.note("generated routes %v, polling %v, namespaces %v, manual %v, ceiling %d", m.generated, m.polling, w.namespaces, w.manual, w.maxRoutes)
+	m.note("generated routes %v, polling %v, manual %v, ceiling %d", m.generated, m.polling, w.manual, w.maxRoutes)
 	for i := range m.levels {
 		m.begin(i, nil)
 	}

@@ -68,10 +68,9 @@ type presence struct{ since, last time.Time }
 // watchman watches what one level serves, and knows the rules of the guard from its documentation only. It reports a table that
 // breaks a limit beyond doubt; near the edges of the window it is generous.
 type watchman struct {
-	maxLoss    float64
-	namespaces bool
-	manual     bool
-	maxRoutes  int
+	maxLoss   float64
+	manual    bool
+	maxRoutes int
 
 	now     *seen
 	routes  map[string]presence
@@ -178,9 +177,6 @@ func (w *watchman) breaks(s *seen, now time.Time) (why string, never bool) {
 	if n := len(w.now.routes); w.maxRoutes > 0 && len(s.routes) > w.maxRoutes && n <= w.maxRoutes && n > 0 {
 		return fmt.Sprintf("%d routes are served", len(s.routes)), false
 	}
-	if w.namespaces {
-		return w.lostNamespace(s, gone), false
-	}
 	return "", false
 }
 
@@ -200,28 +196,4 @@ func missing[V any](all map[string]presence, served map[string]V, lost func(stri
 		}
 	}
 	return n, of, now
-}
-
-// lostNamespace reports that a namespace with at least 20 old routes is missing as a whole, and that no other route is missing.
-func (w *watchman) lostNamespace(s *seen, gone func(string) bool) string {
-	lost := make(map[string]int)
-	for id, r := range w.now.routes {
-		if gone(id) && r.shop >= 0 && time.Since(w.routes[id].since) > modelWindow*17/16+2*sampling {
-			lost[namespaceOf(r.shop)]++
-		}
-	}
-	if len(lost) != 1 {
-		return ""
-	}
-	for name, n := range lost {
-		for _, r := range s.routes {
-			if r.shop >= 0 && namespaceOf(r.shop) == name {
-				return ""
-			}
-		}
-		if n >= 20 {
-			return fmt.Sprintf("all %d routes of namespace %s are lost", n, name)
-		}
-	}
-	return ""
 }

@@ -81,13 +81,6 @@ var accidents = []struct {
 		state: "backends-held", timed: true, detail: "30 of 30 pairs of host and path with endpoints lost all endpoints", owner: "Ingress shop/shop0\n",
 	},
 	{
-		code:    guard.NamespaceLost,
-		objects: ingresses(shops(30)...) + inNamespace(backend("s", "10.2.0.1")+ingresses(shops(20)...), "team"),
-		set:     func(cfg *server.Config) { cfg.Guard.Namespaces = true },
-		happens: func(f *fixture) { f.deleteIn("team", shops(20)...) },
-		state:   "held", timed: true, detail: "all 20 routes of namespace team are missing", owner: "Ingress team/shop0\n",
-	},
-	{
 		code: guard.TooManyRoutes, set: func(cfg *server.Config) { cfg.Guard.MaxRoutes = 30 }, happens: func(f *fixture) { f.apply(ingress("fresh")) },
 		state: "held", timed: true, detail: "31 routes, limit 30; 30 are served", owner: "Ingress shop/fresh\n",
 	},

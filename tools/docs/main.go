@@ -244,7 +244,7 @@ const relayIntro = `
 const webhookIntro = `
 ## Series of the webhook
 
-` + "`routesrv webhook`" + ` also has the series about connections and the source.
+` + "`routesrv webhook`" + ` also has the series about connections, the source and reads.
 
 `
 

@@ -25,7 +25,7 @@ const (
 )
 
 // losses are the reasons for which a hold keeps requests.
-var losses = []string{"empty", "only_generated", "routes_lost", "hosts_lost", "kind_lost", "namespace_lost"}
+var losses = []string{"empty", "only_generated", "routes_lost", "hosts_lost", "kind_lost"}
 
 // Guarded: no table that looks like an accident reaches a client before the hold time has passed, unless an acceptance is
 // recorded, even after a restart.
