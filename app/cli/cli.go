@@ -111,11 +111,7 @@ func (p Program) command(c command, std program.Stdio) *cobra.Command {
 	}
 	s.define(cmd, c)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		status, err := s.run(cmd, c, args)
-		if err == nil {
-			err = program.StatusError(status)
-		}
-		return err
+		return program.StatusError(s.run(cmd, c, args))
 	}
 	return cmd
 }

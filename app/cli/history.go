@@ -159,33 +159,16 @@ func whatOf(e *api.HistoryEntry) string {
 type showJob struct{ noFlags }
 
 func (showJob) run(ctx context.Context, s *session) (int, error) {
-	if !isEntry(s.args[0]) {
-		return Trouble, usagef("%q: must be the number of an entry, as %s log shows it", s.args[0], s.program.Name)
-	}
-	type pages struct{ document, text *query.Page }
-	replica, p, err := askStoryteller(ctx, s, func(ctx context.Context, r Replica) (p pages, err error) {
-		path := api.PathHistory + "/" + s.args[0]
-		if p.document, err = query.GetAs(ctx, r.Support, path, nil, "application/json", http.StatusNotFound); err == nil {
-			p.text, err = query.GetAs(ctx, r.Support, path, nil, "text/plain", http.StatusNotFound)
-		}
-		return p, err
+	media := map[string]string{"text": "text/plain", "json": "application/json"}[s.output]
+	replica, p, err := askStoryteller(ctx, s, func(ctx context.Context, r Replica) (*query.Page, error) {
+		return query.GetAs(ctx, r.Support, api.PathHistory+"/"+url.PathEscape(s.args[0]), nil, media, http.StatusNotFound)
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return Trouble, err
-	}
-	if p.document.Status == http.StatusNotFound {
-		writeLines(s.std.Err, []string{replica + ": " + p.document.Line()})
+	case p.Status == http.StatusNotFound:
+		writeLines(s.std.Err, []string{replica + ": " + p.Line()})
 		return Unhealthy, nil
 	}
-	if s.output == "json" {
-		_, err = s.std.Out.Write(p.document.Body)
-		return Healthy, err
-	}
-	return Healthy, writeText(s.std.Out, p.text.Body)
-}
-
-// isEntry reports whether an argument is the number of an entry.
-func isEntry(arg string) bool {
-	_, err := strconv.ParseUint(arg, 10, 64)
-	return err == nil
+	return Healthy, writeText(s.std.Out, p.Body)
 }

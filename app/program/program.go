@@ -61,12 +61,12 @@ type Status int
 // Error implements error.
 func (s Status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// StatusError returns the error for an exit status, nil for [ExitOK].
-func StatusError(status int) error {
-	if status == ExitOK {
-		return nil
+// StatusError returns the error of a command, or else that for an exit status, nil for [ExitOK].
+func StatusError(status int, err error) error {
+	if err == nil && status != ExitOK {
+		return Status(status)
 	}
-	return Status(status)
+	return err
 }
 
 // Execute runs the command that the arguments name, prints an error that is no Status, and returns the exit status.

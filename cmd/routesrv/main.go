@@ -130,17 +130,10 @@ after an error. With --against it is 0 if the objects take nothing, and 1 if the
 		if err := program.Resolved(cmd, flags, flags.Resolve(args, env)); err != nil {
 			return err
 		}
-		run := printCompiled
 		if cfg.Against != "" {
-			run = func(ctx context.Context, cfg options.RouteServer, std program.Stdio) (int, error) {
-				return cli.Against(ctx, cfg.Against, cfg.Source.Manifests, cfg.Output, std)
-			}
+			return program.StatusError(cli.Against(cmd.Context(), cfg.Against, cfg.Source.Manifests, cfg.Output, std))
 		}
-		status, err := run(cmd.Context(), cfg, std)
-		if err != nil {
-			return err
-		}
-		return program.StatusError(status)
+		return program.StatusError(printCompiled(cmd.Context(), cfg, std))
 	}
 	return cmd
 }
