@@ -78,7 +78,7 @@ func TestExamplesOfHelpAreCalls(t *testing.T) {
 			}
 		}
 	}
-	if examples < 40 {
+	if examples < 35 {
 		t.Errorf("only %d examples", examples)
 	}
 }
