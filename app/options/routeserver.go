@@ -126,18 +126,13 @@ func (f *Flags) requireSource(c *RouteServer, files, relay string) {
 // checkRelay reports contradictions as errors, and warns about flags without effect.
 func (f *Flags) checkRelay(c *RouteServer) {
 	if len(c.Server.Upstream.URLs) == 0 {
-		f.noEffect("has no effect without --upstream", "update-mode")
 		if len(c.Peers) == 0 {
-			f.noEffect("has no effect without --upstream or --peers", "upstream-tls")
+			f.noEffect("has no effect without --upstream or --peers", "update-mode", "upstream-tls")
 		}
 		return
 	}
-	const both = "the table is compiled here or comes from another route server, not both"
-	switch {
-	case c.Source.Kubernetes:
-		f.failf("upstream", "cannot be combined with -kubernetes: "+both)
-	case len(c.Source.Manifests) > 0:
-		f.failf("upstream", "cannot be combined with --manifests: "+both)
+	if !c.Source.none() {
+		f.failf("upstream", "cannot be combined with -kubernetes and --manifests: the table is compiled here or comes from another route server")
 	}
 	for _, one := range f.all {
 		if one.group.objects && one.Name != "kubernetes" && one.Name != "manifests" && f.changed(one.Name) {
@@ -242,12 +237,6 @@ func (f *Flags) listen(c *RouteServer) {
 		if len(c.Source.Manifests) > 0 && !f.Given("wait-for-healthcheck-interval") {
 			s.WaitForHealthcheckInterval = 0
 		}
-		switch _, port, err := net.SplitHostPort(s.Address); {
-		case s.SupportAddress == "":
-			f.warn("support-listener", "is empty: there are no metrics and no status")
-		case err == nil && port != "0" && s.Address == s.SupportAddress:
-			f.failf("support-listener", "%s is also -address: must be another port", clip(s.SupportAddress))
-		}
 	})
 }
 
@@ -269,13 +258,6 @@ func (f *Flags) checkTLS(c *httpserve.TLSConfig) {
 	requested := "enable-tls"
 	if c.RequireClientCert {
 		requested, c.Enable = "enable-mtls", true
-	}
-	for name, files := range map[string][]string{"tls-cert": c.CertFiles, "tls-key": c.KeyFiles, "mtls-authn-ca": c.CAFiles} {
-		for i, file := range files {
-			if strings.TrimSpace(file) == "" {
-				f.failf(name, "element %d is empty: must be names of files, separated by commas", i+1)
-			}
-		}
 	}
 	switch {
 	case len(c.CertFiles) != len(c.KeyFiles):
@@ -318,12 +300,6 @@ func (f *Flags) shards(s *server.Shard, store string) {
 	f.Add("-"+prefix+"namespace", Text("NAME", &s.Namespace, ""), "Namespace of the service with the addresses under /swarm/"+store+"/shards.")
 	f.Add("-"+prefix+"name", Text("NAME", &s.Name, ""), "Name of that service.")
 	f.Add("-"+prefix+"port", Number(&s.Port, 6379, 1, 65535), "Port of its addresses.")
-	f.Check(func() {
-		if s.Namespace == "" || s.Name == "" {
-			f.noEffect("has no effect without -"+prefix+"name", prefix+"namespace")
-			f.noEffect("has no effect without -"+prefix+"namespace", prefix+"name")
-		}
-	})
 }
 
 // log declares the flags of the log.

@@ -95,12 +95,8 @@ func (f *Flags) checkSource(s *Source) {
 		f.failf("manifests", "cannot be combined with -kubernetes: read the objects from files or from an API, not from both")
 	case files:
 		f.noEffect("has no effect with --manifests", apiFlags...)
-	case s.Kubeconfig != "" && s.InCluster:
-		f.failf("kubeconfig", "cannot be combined with -kubernetes-in-cluster: both set the API address")
-	case s.Kubeconfig != "" && s.URL != "":
-		f.failf("kubeconfig", "cannot be combined with -kubernetes-url: both set the API address")
-	case s.Kubeconfig != "" && s.TokenFile != "":
-		f.failf("kubeconfig", "cannot be combined with -kubernetes-token-file: the kubeconfig has its own credentials")
+	case s.Kubeconfig != "" && (s.InCluster || s.URL != "" || s.TokenFile != ""):
+		f.failf("kubeconfig", "cannot be combined with -kubernetes-in-cluster, -kubernetes-url and -kubernetes-token-file: it has all of them")
 	case s.InCluster:
 		f.noEffect("has no effect with -kubernetes-in-cluster", "kubernetes-url", "kubernetes-token-file")
 	case s.Kubernetes && s.Kubeconfig == "" && s.URL == "" && f.lookup("KUBECONFIG") != "":

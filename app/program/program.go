@@ -2,6 +2,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -198,22 +199,10 @@ func Env(environ []string) options.Env {
 	return options.Env{Environ: environ, ReadFile: func(name string) ([]byte, error) { return durable.ReadFile(name, largest) }}
 }
 
-// VersionName returns the release, which the linker sets, or else what the build information says about the sources.
+// VersionName returns the release, which the linker sets, or else the version in the build information.
 func VersionName(linked string) string {
-	if linked != "" {
-		return linked
+	if info, ok := debug.ReadBuildInfo(); linked == "" && ok {
+		linked = info.Main.Version
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return "devel-" + s.Value[:min(12, len(s.Value))]
-		}
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	return "devel"
+	return cmp.Or(linked, "devel")
 }
