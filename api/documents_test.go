@@ -41,7 +41,7 @@ func documents() map[string]any {
 			Digest: digest, Revision: 100, Routes: 3, Bytes: 569, Origin: "http://routesrv/routes", ETag: api.Tag{Digest: digest, Revision: 100}.String(),
 			Committed: at, Confirmed: at, SourceRead: at,
 		},
-		AgeSeconds: 1.5, Transport: "stream", Stream: &api.FetchStream{URL: "http://routesrv/routes", Connected: at, LastEvent: at, Event: api.EventCurrent},
+		AgeSeconds: 1.5, Transport: "stream", Stream: &api.FetchStream{URL: "http://routesrv/routes", Connected: at, LastEvent: at},
 		LastAttempt: at, LastSuccess: at, Servers: []api.FetchServer{{URL: "http://routesrv/routes", InUse: true, LastSuccess: at}}, LastKnownGood: file,
 	}
 	taken := api.Takeover{At: at, From: ref, To: kube.Ref{Kind: kube.KindRouteGroup, Namespace: "evil", Name: "all"}, Lost: 1, Example: "GET https://shop.example.org/cart: Ingress shop/cart -> RouteGroup evil/all"}
@@ -86,8 +86,7 @@ func documents() map[string]any {
 		"current":  &api.Current{Revision: 100, Count: 3, SourceRead: api.FormatTime(at), State: api.StateHeld},
 		"kept":     &[]*publish.Kept{{Ref: ref, Reason: guard.RoutesLost, Detail: "2 of 3 pairs of host and path are missing", By: "guard", Since: at, Until: at.Add(time.Hour), Accident: at, Deleted: true}},
 		"report": &fleet.Report{
-			Holds: fleet.Name{Digest: digest, Revision: 100}, HoldsAgo: 1.5, Fetched: fleet.Name{Digest: digest}, FetchedAgo: 1, Applied: fleet.AppliedDone,
-			Figures: &fleet.Figures{Time: at, LastApply: at, Refused: map[string]uint64{"unknown_filter": 1}, RefusedNew: 1}, FiguresAgo: 2,
+			Holds: fleet.Name{Digest: digest, Revision: 100}, HoldsAgo: 1.5, Refused: 1, MetricsError: "status 404",
 			Proven:   fleet.Name{Digest: digest, Revision: 100},
 			Pre:      &fleet.Pre{Seconds: 86400, CleanSeconds: 3600, Ready: true},
 			Suspects: []fleet.Suspect{{Digest: other, Proven: digest, Deaths: 2, Evidence: "the proxy was restarted 2 times with tables that are not proven", Ago: 4.5}},

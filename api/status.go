@@ -230,10 +230,9 @@ type Fetch struct {
 
 // FetchStream is the state of a stream.
 type FetchStream struct {
-	URL       string    `json:"url"`                 // of the server, without the password
-	Connected time.Time `json:"connected,omitzero"`  // zero if no stream is open
-	LastEvent time.Time `json:"last_event,omitzero"` // of type Event
-	Event     string    `json:"event,omitempty"`
+	URL       string    `json:"url"`                // of the server, without the password
+	Connected time.Time `json:"connected,omitzero"` // zero if no stream is open
+	LastEvent time.Time `json:"last_event,omitzero"`
 }
 
 // FetchServer is the state of a server.

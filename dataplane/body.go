@@ -28,79 +28,58 @@ type body struct {
 // table reads a table into the decoder, and returns the digest of its text.
 func (b *body) table(d *table.Decoder) (digest table.Digest, f *Error) {
 	hash := sha256.New()
-	f = b.read(func(r io.Reader) *Error {
-		if _, err := io.Copy(io.MultiWriter(hash, d), r); errors.Is(err, table.ErrTooLarge) {
-			return failf(ReasonTooLarge, "%w", err)
-		}
-		return nil // read detects a truncated body, and the digest a text that does not parse
+	f = b.read(ReasonParse, func(r io.Reader) error {
+		_, err := io.Copy(io.MultiWriter(hash, d), r)
+		return err
 	})
 	hash.Sum(digest[:0])
 	return digest, f
 }
 
-// delta reads a delta.
 func (b *body) delta() (d *table.Delta, f *Error) {
-	f = b.read(func(r io.Reader) *Error {
-		var f *Error
-		d, f = readDeltaFrom(r, b.limit)
-		return f
+	f = b.read(ReasonDelta, func(r io.Reader) (err error) {
+		d, err = table.ReadDelta(r, b.limit)
+		return err
 	})
 	return d, f
 }
 
-// readDeltaFrom is table.ReadDelta with the reason of a failure.
-func readDeltaFrom(r io.Reader, limit int64) (*table.Delta, *Error) {
-	d, err := table.ReadDelta(r, limit)
-	switch {
-	case errors.Is(err, table.ErrTooLarge):
-		return nil, failf(ReasonTooLarge, "%w", err)
-	case err != nil:
-		return nil, failf(ReasonDelta, "%w", err)
-	}
-	return d, nil
-}
-
-// read passes the decoded body to consume, and checks as far as the transfer allows that it is complete: the length is as
-// announced and the encoding has reached its end. If not, that error takes precedence over an error of consume, except one about
-// the size.
-func (b *body) read(consume func(io.Reader) *Error) (f *Error) {
-	var decoded int64
-	length := b.resp.ContentLength
-	if length > b.limit {
+// read passes the decoded body to consume, whose error has the given reason unless the transfer is the cause.
+func (b *body) read(reason Reason, consume func(io.Reader) error) *Error {
+	if length := b.resp.ContentLength; length > b.limit {
 		return failf(ReasonTooLarge, "%d bytes announced, limit %d", length, b.limit)
 	}
-	raw := &countingReader{r: io.LimitReader(b.resp.Body, b.limit+1)}
+	raw := &limited{r: b.resp.Body, limit: b.limit}
 	defer func() { b.received.Add(float64(raw.n)) }()
 	text, err := b.decoder(raw)
 	if err == nil {
-		in := &countingReader{r: io.LimitReader(text, b.limit+1)}
-		if f = consume(in); f == nil || f.Reason != ReasonTooLarge {
-			_, _ = io.Copy(io.Discard, in) // in keeps the error
-			if in.err == nil && in.n <= b.limit {
-				_, in.err = io.Copy(io.Discard, raw) // a decoder may stop before the end of the transfer, so read on to the end
-			}
+		defer text.Close()
+		in := &limited{r: text, limit: b.limit}
+		if err = consume(in); in.err == nil && raw.err == nil {
+			return reasoned(reason, err)
 		}
-		text.Close()
-		if decoded, err = in.n, in.err; err == nil && raw.n == 0 && b.resp.Header.Get("Content-Encoding") != "" {
-			err = errors.New("no byte of an encoded body")
-		}
+		err = in.err
 	}
 	switch {
-	case raw.n > b.limit || decoded > b.limit || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return failf(ReasonTooLarge, "more than %d bytes", b.limit)
-	case f != nil && f.Reason == ReasonTooLarge:
-		return f
-	case raw.err != nil:
+	case raw.err != nil && !errors.Is(raw.err, table.ErrTooLarge):
 		return failf(transferReason(raw.err, ReasonLength), "body broke off after %d bytes: %w", raw.n, raw.err)
-	case raw.ended && length >= 0 && raw.n != length:
-		return failf(ReasonLength, "%d bytes received, %d announced", raw.n, length)
-	case err != nil:
-		return failf(ReasonEncoding, "%w", err)
+	case raw.err != nil || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded):
+		err = raw.tooLarge()
 	}
-	return f
+	return reasoned(ReasonEncoding, err)
 }
 
-// decoder returns a reader of the decoded body.
+// reasoned returns an error about a content; nil for nil.
+func reasoned(reason Reason, err error) *Error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, table.ErrTooLarge):
+		reason = ReasonTooLarge
+	}
+	return failf(reason, "%w", err)
+}
+
 func (b *body) decoder(raw io.Reader) (io.ReadCloser, error) {
 	switch encoding := strings.ToLower(b.resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
@@ -123,64 +102,45 @@ func (b *body) decoder(raw io.Reader) (io.ReadCloser, error) {
 	}
 }
 
-// countingReader counts the bytes read and remembers why reading ended.
-type countingReader struct {
-	r     io.Reader
-	n     int64
-	ended bool  // io.EOF was read
-	err   error // any other error
+// limited counts the bytes read, ends with table.ErrTooLarge at the limit, and remembers why reading failed.
+type limited struct {
+	r        io.Reader
+	n, limit int64
+	err      error // except io.EOF
 }
 
-func (c *countingReader) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	switch err {
-	case nil:
-	case io.EOF:
-		c.ended = true
-	default:
-		c.err = err
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	if l.n += int64(n); l.n > l.limit {
+		err = l.tooLarge()
+	}
+	if err != nil && err != io.EOF {
+		l.err = err
 	}
 	return n, err
 }
 
-// The defaults of Config.MaxBytes.
-const (
-	// growth is how many times larger than the last table the next one may be.
-	growth = 4
-	// leastMaxBytes is the minimum limit, however small the last table is.
-	leastMaxBytes = 64 << 20
-	// memoryShare is the divisor of Config.Memory for one table.
-	memoryShare = 4
-)
-
-// limit returns the current maximum size of a table in bytes: Config.MaxBytes, or a limit derived from the last table and the
-// memory. A table of the size of the last one, plus half, is never too large because of the memory alone. While another table is
-// held, which takes memory, too, the limit is lower.
-func (c *Client) limit() int64 {
-	var last, held int64
-	if t := c.publisher.Table(); t != nil {
-		last = int64(t.Bytes())
-	}
-	if h := c.publisher.Held(); h != nil {
-		held = int64(h.Table.Bytes())
-	}
-	limit := c.cfg.MaxBytes
-	if limit == 0 {
-		limit = derivedLimit(last, c.cfg.Memory)
-	}
-	return max(min(limit, last+last/2), limit/2, limit-held)
+func (l *limited) tooLarge() error {
+	return fmt.Errorf("%w: more than %d bytes", table.ErrTooLarge, l.limit)
 }
 
-func derivedLimit(last, memory int64) int64 {
+// memoryShare is the divisor of Config.Memory for one table.
+const memoryShare = 4
+
+// limit returns the current maximum size of a table in bytes. A table of the size of the last one, plus half, is never too large
+// because of the memory alone.
+func (c *Client) limit() int64 {
+	if c.cfg.MaxBytes > 0 {
+		return c.cfg.MaxBytes
+	}
 	limit := int64(defaultMaxBytes)
-	if last > 0 {
-		limit = max(growth*last, leastMaxBytes)
+	if c.cfg.Memory > 0 {
+		limit = min(limit, c.cfg.Memory/memoryShare)
 	}
-	if memory > 0 {
-		limit = min(limit, memory/memoryShare)
+	if t := c.publisher.Table(); t != nil {
+		limit = max(limit, int64(t.Bytes())*3/2)
 	}
-	return max(limit, last+last/2)
+	return limit
 }
 
 // complete adds the server to an error, and the limit and the remedy if it is about a size. It returns nil for nil.

@@ -1,11 +1,9 @@
 package dataplane
 
 import (
-	"errors"
 	"log/slog"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/api"
@@ -25,19 +23,9 @@ func (c *Client) decoder(seen tables, limit int64) *table.Decoder {
 	return d
 }
 
-// named reports whether the ETag of a 304 names the candidate; sole means that the request named no other table.
+// named reports whether a 304 names the candidate; without an ETag it means the sole one that the request named.
 func named(c *publish.Candidate, e api.Entity, sole bool) bool {
-	switch {
-	case len(c.Names) == 0:
-		return false
-	case e.Text == "":
-		return sole // an answer without an ETag can only mean this one
-	case e.Known:
-		return e.Tag.Digest == c.Sent
-	default:
-		strong := func(s string) string { return strings.TrimPrefix(s, "W/") }
-		return slices.ContainsFunc(c.Names, func(s string) bool { return strong(s) == strong(e.Text) })
-	}
+	return len(c.Names) > 0 && (e.Known && e.Tag.Digest == c.Sent || e.Text == "" && sole)
 }
 
 // handle decides about an answer and applies the decision. Everything before the offer is verification.
@@ -62,7 +50,11 @@ func (c *Client) handle(s *server, seen tables, a *answer) (result string, f *Er
 
 // offer offers a candidate to the publisher, unless an acceptance came after the request: then the answer refers to an old state.
 func (c *Client) offer(seen tables, next *publish.Candidate) (result string) {
-	next.Read = sourceReadOf(next)
+	backends := next.State == api.StateBackendsHeld
+	next.Read = table.Read{ // it is unknown up to which revision the table is complete
+		Newest: next.Table.Revision(), Held: backends || next.State == api.StateHeld, Backends: backends,
+		Stale: next.State == api.StateStale, At: next.Read.At,
+	}
 	switch o := c.publisher.Begin().OfferSeen(seen.View, *next); o.Result {
 	case publish.Overtaken:
 		c.Recheck()
@@ -81,28 +73,16 @@ func (c *Client) offer(seen tables, next *publish.Candidate) (result string) {
 	}
 }
 
-// applied logs that another table is served.
 func (c *Client) applied() {
 	s := c.publisher.Served()
 	c.cfg.Metrics.show(s)
 	c.log.Info("table applied", append(describe(s.Table), "origin", s.Origin)...)
 }
 
-// sourceReadOf returns the read of the source that a server's answer reports. It is unknown up to which revision the table is
-// complete.
-func sourceReadOf(c *publish.Candidate) table.Read {
-	backends := c.State == api.StateBackendsHeld
-	return table.Read{
-		Newest: c.Table.Revision(), Held: backends || c.State == api.StateHeld, Backends: backends,
-		Stale: c.State == api.StateStale, At: c.Read.At,
-	}
-}
-
 // verify creates a candidate from an answer with a table or a delta. It does not parse a known text again.
 func (c *Client) verify(seen tables, a *answer) (next *publish.Candidate, f *Error) {
-	next = &publish.Candidate{Sent: a.digest, Origin: a.origin, Read: table.Read{At: a.sourceRead}, State: a.state}
-	if a.etag.Text != "" {
-		next.Names = []string{a.etag.Text}
+	next = &publish.Candidate{
+		Sent: a.digest, Names: []string{a.etag.Text}, Origin: a.origin, Read: table.Read{At: a.sourceRead}, State: a.state,
 	}
 	now, left := time.Now(), 0
 	if next.Read.At.IsZero() && seen.Served != nil {
@@ -145,24 +125,17 @@ func timeOf(seen tables, a *answer, read, now time.Time) time.Time {
 	}
 }
 
-// build creates the table of an answer.
 func (c *Client) build(seen tables, a *answer, at time.Time) (*table.Table, *Error) {
 	if a.delta != nil {
 		return applyDelta(seen, a, at, c.limit())
 	}
 	t, err := a.decoder.Table(a.etag.Tag.Revision, at)
-	switch {
-	case errors.Is(err, table.ErrTooLarge):
-		return nil, failf(ReasonTooLarge, "%w", err)
-	case err != nil:
-		return nil, failf(ReasonParse, "%w", err)
-	}
-	return t, nil
+	return t, reasoned(ReasonParse, err)
 }
 
 // raise sets the candidate's revision to the one in a name of it, if that is higher: the table is that new.
 func raise(c *publish.Candidate, e api.Entity) {
-	if e.Known && e.Tag.Revision > c.Table.Revision() {
+	if e.Tag.Revision > c.Table.Revision() {
 		c.Table = c.Table.WithRevision(e.Tag.Revision)
 	}
 }
@@ -190,13 +163,20 @@ func meant(seen tables, a *answer) (*publish.Candidate, *Error) {
 	return &next, nil
 }
 
+// maxNames is how many ETags may name one table.
+const maxNames = 3
+
 // confirming completes a candidate from an answer that shows the served table: the table's origin stays. Its names stay, too, and
 // are sent to servers, if this server does not know how new the table is, because another one may.
 func confirming(served *publish.Served, next *publish.Candidate) {
 	next.Origin = served.Origin
 	revision := max(served.Table.Revision(), next.Table.Revision())
 	if newest := api.ParseEntity(firstOf(next.Names)); newest.Tag.Revision < revision {
-		next.Names = appendNew(next.Names, served.Names)
+		for _, name := range served.Names {
+			if len(next.Names) < maxNames && !slices.Contains(next.Names, name) {
+				next.Names = append(slices.Clip(next.Names), name)
+			}
+		}
 	}
 }
 
@@ -225,19 +205,6 @@ func (c *Client) olderThan(s *server, seen tables, next *publish.Candidate) bool
 	return false
 }
 
-// maxNames is how many ETags may name one table.
-const maxNames = 3
-
-func appendNew(names, more []string) []string {
-	names = slices.Clone(names)
-	for _, name := range more {
-		if len(names) < maxNames && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // Accept applies the held table at once; see [publish.Publisher.Accept].
 func (c *Client) Accept(a publish.Acceptance) (*table.Table, error) {
 	t, err := c.publisher.Accept(a)
@@ -247,13 +214,11 @@ func (c *Client) Accept(a publish.Acceptance) (*table.Table, error) {
 	return t, err
 }
 
-// describe returns the log attributes of a table.
 func describe(t *table.Table) []any {
 	return []any{"routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(), "revision", t.Revision()}
 }
 
-// LogPartsLeftOut is the log message about parts of a server's text that are no routes: Skipper's route server prints some texts
-// that no reader can parse. The other routes are used.
+// LogPartsLeftOut is the log message about parts that are no routes: Skipper's route server prints texts that nobody can parse.
 const LogPartsLeftOut = "parts of the table are no routes and were left out"
 
 // LogKillersLeftOut is the log message about routes that no proxy would survive.
@@ -265,8 +230,7 @@ type leftOut struct {
 	count int
 }
 
-// noteLeftOut reports what was left out of the table of an answer, with the killers among its routes, and returns how many routes
-// of the server that were.
+// noteLeftOut reports what was left out of the table of an answer, killers included, and returns how many routes that were.
 func (c *Client) noteLeftOut(a *answer, t *table.Table, killers []catalogue.Killer) int {
 	parts, first := 0, []table.LeftOut(nil)
 	if a.decoder != nil {

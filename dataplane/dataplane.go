@@ -23,41 +23,21 @@
 // # What it guarantees
 //
 // Atomic: every table that it has was sent by a server as a whole. Last known good: no failure of any server, and no restart,
-// removes the last applied table. Guarded: the rules of package guard hold back a table that looks like an accident. Monotonic:
-// it does not move to an older revision, unless the server insists (below).
+// removes the last applied table. Guarded: the guard holds a table that looks like an accident. Monotonic: it does not move to an
+// older revision, unless the same server has sent one in two consecutive polls: then the cluster was restored from a backup.
+// Tables without a revision have no order and are accepted.
 //
-// # Verify, then commit
+// An answer is a candidate only if the SHA-256 of its decoded text, or of the text that its delta leads to, is the digest in the
+// ETag, which all route servers send, including the reference; if it parses completely, as routes with distinct ids; and if
+// X-Count, if present, equals their number. A failure changes nothing, not even the ETag of the next request. Requests name a
+// held table beside the applied one, so it is downloaded once.
 //
-// The body of an answer is decoded with a limit on the result. It is a candidate only if
+// A stream is another transport for answers: its deltas go through the same verification, guard and commit, and its event
+// "current" corresponds to a 304. Actions that many clients would take at the same moment are spread over time.
 //
-//   - the transfer ended as announced: the length is that of Content-Length, and the encoding is whole;
-//   - the SHA-256 of the decoded text is the digest in the ETag, which all route servers send, including the reference. Any other ETag
-//     proves nothing: then a Content-Length is required, and an answer with an X-Revision, which only our servers send, is refused;
-//   - it parses completely, as routes with distinct ids, and X-Count, if present, equals their number.
-//
-// For a delta, the digest is computed over the whole text that it leads to. After a delta that does not verify, the client
-// fetches the full table in the same round, and does not ask the server for deltas for ten minutes. A failure changes nothing,
-// not even the ETag of the next request.
-//
-// A held table is kept beside the applied one, and requests name both, so it is downloaded once. The ETag of a 304 tells which of
-// the two the server means.
-//
-// # Streams
-//
-// A stream is another transport for answers, not a second client: its deltas go through the same verification, guard and commit
-// as a body. The event "current", which comes at least every 15 seconds, corresponds to a 304. With UpdateMode [Auto] the client
-// polls once, and then opens a stream; if that fails twice, it polls for a while. Actions that many clients would take at the same
-// moment are spread over time.
-//
-// # Order and freshness
-//
-// Servers poll independently and may lag behind each other. The client does not accept a table with a lower revision than its
-// own, until the same server has sent one in two consecutive polls: then the cluster was restored from a backup. Tables without a
-// revision have no order and are accepted.
-//
-// The client knows the time of the source's read only from evidence: X-Source-Read, or "source_read" of a stream; for a server
-// that sends neither, the Date and Age of its answer (RFC 9111). An answer without evidence confirms the table but does not change
-// the time of the read, so that a cache cannot hide the loss of the source.
+// The time of the source's read comes only from evidence: X-Source-Read, or "source_read" of a stream; for a server that sends
+// neither, the Date of its answer. An answer without evidence confirms the table but does not change the time of the read, so
+// that a cache cannot hide the loss of the source.
 //
 // # Caveats
 //
@@ -89,7 +69,7 @@ const (
 	DefaultInterval   = api.DefaultInterval
 	DefaultTimeout    = 10 * time.Second
 	defaultMaxBackoff = 30 * time.Second
-	// defaultMaxBytes is the limit of the first table, unless the available memory requires less.
+	// defaultMaxBytes limits a table, unless the available memory requires less.
 	defaultMaxBytes = 512 << 20
 )
 
@@ -106,18 +86,14 @@ type Config struct {
 	UpdateMode UpdateMode
 	// Interval is the time between two polls, with jitter of a tenth. Default DefaultInterval, at least 1 ms.
 	Interval time.Duration
-	// Timeout is the deadline of one exchange, from dialling to the last byte, independent of Interval. A round takes at most
-	// three times as long. Default DefaultTimeout.
+	// Timeout is the deadline of one exchange; a round takes at most three times as long. Default DefaultTimeout.
 	Timeout time.Duration
-	// MaxBackoff is the longest time for which a failing server is not asked; the shortest is Interval. Default
-	// 30 seconds, or Interval if that is longer.
+	// MaxBackoff is the longest time for which a failing server is not asked. Default 30 seconds, or Interval if that is longer.
 	MaxBackoff time.Duration
 	// MaxBytes limits a body, both received and decoded, an event of a stream, the text that a delta leads to, and the
-	// last-known-good file. The default is four times the last table, at least 64 MiB; before the first table it is
-	// 512 MiB; in any case at most a quarter of Memory.
-	MaxBytes int64
-	// Memory is how many bytes this process may use, 0 if unknown.
-	Memory int64
+	// last-known-good file. The default is 512 MiB, or a quarter of Memory, the bytes that this process may use, if that is known and
+	// less, but never less than one and a half times the last table.
+	MaxBytes, Memory int64
 
 	// Guard sets the limits beyond which a table is held back.
 	Guard guard.Config
@@ -125,12 +101,10 @@ type Config struct {
 	// Decided is told about each hold and its release: see publish.Config.
 	Decided func(api.Decision)
 
-	// StateDir is the folder of the last-known-good file ([publish.LastKnownGoodFile]): a valid eskip document with its metadata in
-	// comments, mode 0600. The client creates a missing folder with mode 0700. Empty means no file.
+	// StateDir is the folder of the last-known-good file ([publish.LastKnownGoodFile]). Empty means no file.
 	StateDir string
 	// Unproven reports whether the last-known-good file must not have a table yet, because no proxy has run with it. The file then
-	// keeps the table before, until [publish.Publisher.Prove]. It must not call the Client. nil means that the file has each applied
-	// table.
+	// keeps the table before, until [publish.Publisher.Prove]. It must not call the Client. It may be nil.
 	Unproven func(table.Digest) bool
 
 	// Transport sends the requests, and configures TLS. nil means [NewTransport].
@@ -138,13 +112,11 @@ type Config struct {
 	// Sink serves the tables: first the one of the last-known-good file as stale, if Boot is called, then each applied one. It
 	// must not call the Client. It may be nil.
 	Sink publish.Sink
-
 	// Ended is told how each round of polling, attempt to open a stream, and confirmation over a stream ended. It must not call the
 	// Client. It may be nil.
 	Ended func(err error)
-
-	// Identity returns how the client identifies itself with each request: the value of the header Routesrv-Client. It is called
-	// concurrently, and must not call the Client. nil or an empty value sends none.
+	// Identity returns the value of the header Routesrv-Client for each request; empty sends none. It is called concurrently, and
+	// must not call the Client. It may be nil.
 	Identity func() string
 
 	Logger  *slog.Logger // nil means no log
@@ -162,13 +134,14 @@ type Client struct {
 	dedup     *dedupLogger
 	publisher *publish.Publisher
 	http      *http.Client
+	zone      Zone
 	recheck   chan struct{}
 
 	// polling is held during a round, which owns the fields below.
-	polling    sync.Mutex
-	zoneSource zoneSource
-	current    int  // index of the server in use
-	failing    bool // no server answered in the last round
+	polling  sync.Mutex
+	zoneText string // of the file with the zone, or why it has none, as logged last
+	current  int    // index of the server in use
+	failing  bool   // no server answered in the last round
 
 	transport transport // owned by Run
 
@@ -198,7 +171,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("dataplane: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, log: log, publisher: g, servers: servers,
+		cfg: cfg, log: log, publisher: g, servers: servers, zone: Zone{cfg.Zone, cfg.ZoneFile},
 		recheck: make(chan struct{}, 1),
 		http: &http.Client{
 			Transport: cfg.Transport,
@@ -208,7 +181,6 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.dedup = &dedupLogger{log: c.log, last: make(map[message]time.Time)}
 	c.transport.pollFirst = true
-	c.zoneSource = zoneSource{zone: Zone{cfg.Zone, cfg.ZoneFile}, log: c.log} // already checked
 	return c, nil
 }
 
@@ -220,14 +192,10 @@ func (cfg *Config) check() error {
 		return err
 	}
 	switch {
-	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
+	case cfg.Interval != 0 && cfg.Interval < time.Millisecond:
 		return fmt.Errorf("interval %v: must be at least 1ms", cfg.Interval)
-	case cfg.Timeout < 0 || cfg.MaxBackoff < 0:
-		return errors.New("timeout and backoff must not be negative")
 	case !slices.Contains([]UpdateMode{"", Auto, Stream, Poll}, cfg.UpdateMode):
 		return fmt.Errorf("update mode %.50q: must be auto, stream or poll", cfg.UpdateMode)
-	case cfg.MaxBytes < 0 || cfg.Memory < 0:
-		return errors.New("MaxBytes and Memory must not be negative")
 	}
 	return nil
 }

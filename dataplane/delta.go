@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"errors"
 	"log/slog"
 	"mime"
 	"slices"
@@ -16,50 +15,26 @@ import (
 // LogDeltaFailed is the log message about a delta that does not verify.
 const LogDeltaFailed = "delta does not verify, the full table is fetched"
 
-// Results of deltas, as label values.
+// Results of deltas, as label values; full is a table instead of one.
 const (
 	deltaApplied  = "applied"
 	deltaRejected = "failed"
+	deltaFull     = "full"
 )
 
 // deltaRest is how long a server is not asked for deltas after one that did not verify.
 const deltaRest = 10 * time.Minute
 
-// fullReason is the reason for fetching a full table where a delta would have been possible.
-type fullReason string
-
-const (
-	fullFirst  fullReason = "first"  // there was no table that a delta could apply to
-	fullDelta  fullReason = "delta"  // a delta did not verify
-	fullStream fullReason = "stream" // data from a stream did not verify
-	fullFetch  fullReason = "fetch"  // a stream asked the client to fetch the table
-	fullPlain  fullReason = "plain"  // the server is not asked for deltas
-	fullAnswer fullReason = "answer" // the server sent it instead of a delta
-)
-
-var fullReasons = []fullReason{
-	fullFirst, fullDelta, fullStream, fullFetch, fullPlain, fullAnswer,
-}
-
 // want is what a request asks for.
 type want struct {
-	delta  bool       // a delta is acceptable
-	named  bool       // the request names the client's tables
-	reason fullReason // if a full table comes
+	delta bool // a delta is acceptable
+	named bool // the request names the client's tables
 }
 
-// want decides what to ask the server for. reason is why it must be a full table; empty if it need not be.
-func (s *server) want(seen tables, reason fullReason) want {
-	switch {
-	case len(seen.all()) == 0:
-		return want{reason: fullFirst}
-	case reason != "":
-		return want{named: !s.unnamed, reason: reason}
-	case s.unnamed || s.otherKind || time.Now().Before(s.noDeltas) || !seen.canonical():
-		return want{named: !s.unnamed, reason: fullPlain}
-	default:
-		return want{delta: true, named: true, reason: fullAnswer}
-	}
+// want decides what to ask the server for; full requires a full table.
+func (s *server) want(seen tables, full bool) want {
+	named := len(seen.all()) > 0 && !s.unnamed
+	return want{delta: named && !full && !s.otherKind && !time.Now().Before(s.noDeltas) && seen.canonical(), named: named}
 }
 
 // canonical reports whether deltas can apply to the client's tables: a text that was not canonical is stored in another form.
@@ -67,14 +42,13 @@ func (t tables) canonical() bool {
 	return !slices.ContainsFunc(t.all(), func(c *publish.Candidate) bool { return c.Sent != c.Table.Digest() })
 }
 
-// countVerified counts the verified content of an answer.
-func (m *Metrics) countVerified(a *answer, w want) {
+func (m *Metrics) countVerified(a *answer) {
 	switch {
 	case a.notModified:
 	case a.ofDelta:
 		m.deltas.WithLabelValues(deltaApplied).Inc()
 	default:
-		m.fullTables.WithLabelValues(string(w.reason)).Inc()
+		m.deltas.WithLabelValues(deltaFull).Inc()
 	}
 }
 
@@ -125,11 +99,8 @@ func applyDelta(seen tables, a *answer, at time.Time, limit int64) (*table.Table
 		return nil, failf(ReasonDelta, "delta is for another table: %s is not held", a.delta.Base)
 	}
 	t, err := base.Table.Apply(a.delta, at, limit)
-	if errors.Is(err, table.ErrTooLarge) {
-		return nil, failf(ReasonTooLarge, "%w", err)
-	}
 	if err != nil {
-		return nil, failf(ReasonDelta, "%w", err)
+		return nil, reasoned(ReasonDelta, err)
 	}
 	if t.Revision() != a.etag.Tag.Revision {
 		t = t.WithRevision(a.etag.Tag.Revision)

@@ -39,13 +39,9 @@ func TestPollsAreAnsweredWithDeltas(t *testing.T) {
 	mustPoll(t, c) // 304
 	for series, want := range map[[2]string]float64{
 		{"dataplane_deltas_total", "applied"}: 1, {"dataplane_deltas_total", "failed"}: 0,
-		{"dataplane_full_tables_total", "first"}: 1, {"dataplane_full_tables_total", "answer"}: 0,
+		{"dataplane_deltas_total", "full"}: 1,
 	} {
-		label := "result"
-		if strings.Contains(series[0], "full") {
-			label = "reason"
-		}
-		if got := s.metric(series[0], label, series[1]); got != want {
+		if got := s.metric(series[0], "result", series[1]); got != want {
 			t.Errorf("%s is %v, want %v", series, got, want)
 		}
 	}
@@ -54,8 +50,8 @@ func TestPollsAreAnsweredWithDeltas(t *testing.T) {
 	o.set(third.WithRevision(3))
 	o.set(newTable(t, 4, "b", "c", "d"))
 	mustPoll(t, c)
-	if got := s.metric("dataplane_full_tables_total", "reason", "answer"); got != 1 {
-		t.Errorf("%v full tables in place of a delta, want 1", got)
+	if got := s.metric("dataplane_deltas_total", "result", "full"); got != 2 {
+		t.Errorf("%v full tables, want the first one and one in place of a delta", got)
 	}
 }
 
@@ -182,8 +178,8 @@ func TestDeltaThatDoesNotVerify(t *testing.T) {
 			if got := s.metric("dataplane_deltas_total", "result", "failed"); got != 1 {
 				t.Errorf("%v deltas failed, want 1", got)
 			}
-			if got := s.metric("dataplane_full_tables_total", "reason", "delta"); got != 1 {
-				t.Errorf("%v full tables because of a delta, want 1", got)
+			if got := s.metric("dataplane_deltas_total", "result", "full"); got != 2 {
+				t.Errorf("%v full tables, want the first one and one because of a delta", got)
 			}
 			if got := s.log.count(dataplane.LogDeltaFailed); got != 1 {
 				t.Errorf("said %d times, want once", got)
@@ -268,8 +264,8 @@ func TestServerWithABadDeltaHasARest(t *testing.T) {
 		if asks() {
 			t.Error("a delta is asked for before ten minutes have passed")
 		}
-		if got := s.metric("dataplane_full_tables_total", "reason", "delta"); got != 1 {
-			t.Errorf("%v full tables because of a delta, want 1", got)
+		if got := s.metric("dataplane_deltas_total", "result", "full"); got != 2 {
+			t.Errorf("%v full tables, want the first one and one because of a delta", got)
 		}
 		time.Sleep(2 * time.Second)
 		if !asks() {
@@ -284,8 +280,7 @@ func TestDeltasAreNotAskedOfStrangers(t *testing.T) {
 	w := newWorld(t, 1)
 	c, s := w.client(), w.servers[0]
 	s.fail(func(rw http.ResponseWriter, r *http.Request) {
-		rw.Header().Set("Etag", `"v1"`)
-		rw.Header().Set("Content-Length", "16")
+		rw.Header().Set("Etag", `"`+sum("a: * -> <shunt>;")+`"`)
 		_, _ = rw.Write([]byte("a: * -> <shunt>;"))
 	})
 	mustPoll(t, c)

@@ -37,8 +37,7 @@ type answer struct {
 	origin      string
 }
 
-// NewTransport returns a transport whose waits and reads are all limited, without TLS settings and without a proxy. The deadline
-// of the exchange applies in any case.
+// NewTransport returns a transport whose waits and reads are all limited, without TLS settings and without a proxy.
 func NewTransport() *http.Transport {
 	return &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
@@ -61,13 +60,16 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen tables,
 	if w.named {
 		names = seen.names()
 	}
-	sent := time.Now()
-	resp, f := c.request(ctx, http.MethodGet, s.tableURL(zone), header, names, nil)
+	u := s.url
+	if zone != "" {
+		u = u.JoinPath(url.PathEscape(zone))
+	}
+	resp, f := c.request(ctx, http.MethodGet, u, header, names, nil)
 	if f != nil {
 		return nil, f
 	}
 	defer resp.Body.Close()
-	a := s.answerOf(resp, sent, time.Now())
+	a := s.answerOf(resp, time.Now())
 	b := body{resp: resp, limit: c.limit(), received: c.cfg.Metrics.received}
 	switch {
 	case a.notModified && len(names) == 0:
@@ -86,49 +88,38 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen tables,
 	return a, nil
 }
 
-// head sends a HEAD request that names tables, and returns the answer; it has no body. Its status is 200 or 304.
-func (c *Client) head(ctx context.Context, u *url.URL, encoding string, names []string) (*http.Response, *Error) {
-	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, probeTimeout))
-	defer cancel()
-	resp, f := c.request(ctx, http.MethodHead, u, http.Header{"Accept-Encoding": {encoding}}, names, nil)
-	if f != nil {
-		return nil, f
-	}
-	resp.Body.Close()
-	if resp.StatusCode == http.StatusNotModified {
-		return resp, nil
-	}
-	return resp, checkStatus(resp)
-}
-
 // Opinion is a server's answer to a question about a table.
 type Opinion struct {
-	// Keep means that a client with the table should keep it: the server has it, too, or the table may be newer than the
-	// server's.
+	// Keep means that a client with the table should keep it: the server has it, or it may be newer than the server's.
 	Keep bool
 	// Digest and Revision identify the table that it would send otherwise.
 	Digest   table.Digest
 	Revision uint64
 }
 
-// Ask asks the server in use whether it would send its table to a client that has another one, with the given digest and
-// revision. It is for a relay, whose clients name tables that it never had. It changes nothing, and does not wait for a poll. The
-// error is an *Error, or the error of ctx.
+// Ask asks the server in use whether it would send its table to a client that has another one. It is for a relay, whose clients
+// name tables that it never had. It changes nothing, and does not wait for a poll. The error is an *Error, or that of ctx.
 func (c *Client) Ask(ctx context.Context, digest table.Digest, revision uint64) (Opinion, error) {
 	s := c.inUse()
+	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, probeTimeout))
+	defer cancel()
+	names := []string{api.Tag{Digest: digest, Revision: revision}.String()}
+	resp, f := c.request(ctx, http.MethodHead, s.url, http.Header{"Accept-Encoding": {"identity"}}, names, nil)
 	var e api.Entity
-	resp, f := c.head(ctx, s.url, "identity", []string{api.Tag{Digest: digest, Revision: revision}.String()})
 	if f == nil {
-		if e = api.ParseEntity(resp.Header.Get(api.HeaderETag)); resp.StatusCode != http.StatusNotModified && !e.Known {
-			f = failf(ReasonTag, "ETag %.200q has no digest", e.Text)
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusNotModified {
+			return Opinion{Keep: true}, nil
+		}
+		if f = checkStatus(resp); f == nil {
+			if e = api.ParseEntity(resp.Header.Get(api.HeaderETag)); !e.Known {
+				f = failf(ReasonTag, "ETag %.200q has no digest", e.Text)
+			}
 		}
 	}
 	if f != nil {
 		f.URL = s.name
 		return Opinion{}, f
-	}
-	if resp.StatusCode == http.StatusNotModified {
-		return Opinion{Keep: true}, nil
 	}
 	return Opinion{Digest: e.Tag.Digest, Revision: e.Tag.Revision}, nil
 }
@@ -136,8 +127,7 @@ func (c *Client) Ask(ctx context.Context, digest table.Digest, revision uint64) 
 // reportTimeout limits the time for a report.
 const reportTimeout = 3 * time.Second
 
-// Report sends a report of this client, JSON, to the server in use, and returns the rank in the answer, or -1 without one. An error
-// changes no state. A server of another kind accepts no reports.
+// Report sends a report of this client, JSON, to the server in use, and returns the rank in the answer, or -1 without one.
 func (c *Client) Report(ctx context.Context, body []byte) (rank int, err error) {
 	s := c.inUse()
 	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, reportTimeout))
@@ -183,7 +173,7 @@ func (c *Client) request(ctx context.Context, method string, u *url.URL, header 
 }
 
 // answerOf returns the headers of a response as an answer. It records what they reveal about the server.
-func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer {
+func (s *server) answerOf(resp *http.Response, received time.Time) *answer {
 	a := &answer{
 		notModified: resp.StatusCode == http.StatusNotModified,
 		etag:        api.ParseEntity(resp.Header.Get(api.HeaderETag)),
@@ -193,7 +183,7 @@ func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer
 	}
 	modified, err := http.ParseTime(resp.Header.Get("Last-Modified"))
 	a.modified = credible(modified, err, received)
-	a.sourceRead = s.evidence(resp, a.etag, sent, received)
+	a.sourceRead = s.evidence(resp, a.etag, received)
 	if a.notModified || resp.StatusCode == http.StatusOK {
 		s.otherKind = resp.Header.Get(api.HeaderRevision) == ""
 	}
@@ -202,12 +192,8 @@ func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer
 
 // readTable reads an answer with the status 200 into a, and checks that its body is complete and matches the ETag.
 func (c *Client) readTable(ctx context.Context, a *answer, b *body, seen tables) (f *Error) {
-	h := b.resp.Header
-	switch {
-	case !a.etag.Known && h.Get(api.HeaderRevision) != "":
-		return failf(ReasonTag, "ETag %.200q of a route server has no digest", h.Get(api.HeaderETag))
-	case !a.etag.Known && b.resp.ContentLength < 0:
-		return failf(ReasonLength, "neither a length nor a digest tells whether the body is whole")
+	if !a.etag.Known {
+		return failf(ReasonTag, "ETag %.200q has no digest", b.resp.Header.Get(api.HeaderETag))
 	}
 	a.decoder = c.decoder(seen, b.limit)
 	if a.digest, f = b.table(a.decoder); f != nil {
@@ -216,7 +202,7 @@ func (c *Client) readTable(ctx context.Context, a *answer, b *body, seen tables)
 	if err := ctx.Err(); err != nil {
 		return failf(ReasonTimeout, "%w", err) // a transport may ignore the deadline
 	}
-	if a.etag.Known && a.digest != a.etag.Tag.Digest {
+	if a.digest != a.etag.Tag.Digest {
 		return failf(ReasonDigest, "text has digest %s, ETag says %s", a.digest, a.etag.Text)
 	}
 	return nil
@@ -231,7 +217,7 @@ func checkStatus(resp *http.Response) *Error {
 	case status == http.StatusNotFound:
 		f = failf(ReasonNotReady, "status 404: no table yet")
 	case status >= 300 && status < 400:
-		f = failf(ReasonRedirect, "status %d to %.200q: redirects are not followed", status, redactedLocation(resp))
+		f = failf(ReasonRedirect, "status %d: redirects are not followed", status)
 	default:
 		f = failf(ReasonStatus, "status %d", status)
 	}
@@ -239,32 +225,8 @@ func checkStatus(resp *http.Response) *Error {
 	return f
 }
 
-func redactedLocation(resp *http.Response) string {
-	u, err := resp.Location()
-	if err != nil {
-		return ""
-	}
-	u.RawQuery = ""
-	return u.Redacted()
-}
-
-// retryAfter returns the advice of the answer, seconds or a date (RFC 9110 §10.2.3); 0 if there is none, or if it is not in the
-// future.
+// retryAfter returns the advice of the answer; 0 if there is none, or if it is a date.
 func retryAfter(resp *http.Response) time.Duration {
-	text := resp.Header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return max(0, time.Until(at))
-	}
-	return 0
-}
-
-// tableURL returns the URL of the table of a zone on a server.
-func (s *server) tableURL(zone string) *url.URL {
-	if zone == "" {
-		return s.url
-	}
-	return s.url.JoinPath(url.PathEscape(zone))
+	seconds, _ := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 32)
+	return time.Duration(seconds) * time.Second
 }

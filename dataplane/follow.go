@@ -9,22 +9,15 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/table"
 )
 
 // Log messages about streams.
 const (
-	LogStreamEnded   = "stream ended"
-	LogPollingBegins = "streams do not work, polling for a while"
+	LogStreamEnded    = "stream ended"
+	LogPollingBegins  = "streams do not work, polling for a while"
+	LogStreamRejected = "data from a stream does not verify, the full table is fetched"
 )
-
-// LogStreamRejected is the log message about data from a stream that does not verify.
-const LogStreamRejected = "data from a stream does not verify, the full table is fetched"
-
-// eventOther is the label value for unknown events.
-const eventOther = "other"
-
-// eventNames are the names of events, as label values.
-var eventNames = append(api.Events(), eventOther)
 
 // Reasons why a stream ended, in addition to the reasons why there is none.
 const (
@@ -66,7 +59,6 @@ func (c *Client) follow(ctx context.Context) *ending {
 	defer st.close()
 	c.transport.polled = false
 	c.using(transportStream)
-	c.cfg.Metrics.connected.Set(1)
 	c.update(func(l *loopState) {
 		l.stream = api.FetchStream{Connected: st.connected, URL: st.server.name}
 	})
@@ -74,7 +66,7 @@ func (c *Client) follow(ctx context.Context) *ending {
 
 	end = c.listen(ctx, st)
 	st.close()
-	c.cfg.Metrics.connected.Set(0)
+	c.using("")
 	c.update(func(l *loopState) { l.stream.Connected = time.Time{} })
 	if ctx.Err() != nil {
 		return end
@@ -84,13 +76,12 @@ func (c *Client) follow(ctx context.Context) *ending {
 	if end.refetch && pause(ctx, c.chance(fetchSpread)) {
 		c.polling.Lock()
 		defer c.polling.Unlock()
-		_ = c.poll(ctx, fullStream) // poll logs its errors itself
+		_ = c.poll(ctx, true) // poll logs its errors itself
 	}
 	return end
 }
 
-// openAny tries the servers until one opens a stream. If none does, the ending has the reason. With Auto it lets polling decide
-// about the health of a reachable server.
+// openAny tries the servers until one opens a stream. With Auto, polling decides about the health of a reachable server.
 func (c *Client) openAny(ctx context.Context) (*subscription, *ending) {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -166,13 +157,13 @@ func (c *Client) listen(ctx context.Context, st *subscription) *ending {
 func (c *Client) chores(ctx context.Context, st *subscription, asked bool) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
-	zone := c.zoneSource.read()
+	zone := c.readZone()
 	if zone != st.zone {
 		return &ending{reason: endZone, wait: c.chance(250 * time.Millisecond)}
 	}
 	c.publisher.Tend()
 	if asked {
-		_ = c.poll(ctx, "") // poll records a failing server, and the stream shows its state better
+		_ = c.poll(ctx, false) // poll records a failing server, and the stream shows its state better
 	} else {
 		c.goBack(ctx, ctx, zone)
 	}
@@ -200,15 +191,10 @@ func (c *Client) broke(st *subscription) *ending {
 
 // onEvent handles an event. It returns nil if the stream continues.
 func (c *Client) onEvent(ctx context.Context, st *subscription, e event) *ending {
-	name := e.name
-	if !slices.Contains(eventNames, name) {
-		name = eventOther
-	}
-	c.cfg.Metrics.events.WithLabelValues(name).Inc()
 	now := time.Now()
 	st.retry = e.retry
-	c.update(func(l *loopState) { l.stream.LastEvent, l.stream.Event = now, name })
-	switch name {
+	c.update(func(l *loopState) { l.stream.LastEvent = now })
+	switch e.name {
 	case api.EventDelta:
 		return c.onDelta(st, e)
 	case api.EventFetch:
@@ -222,7 +208,6 @@ func (c *Client) onEvent(ctx context.Context, st *subscription, e event) *ending
 	return nil
 }
 
-// onDelta handles a delta.
 func (c *Client) onDelta(st *subscription, e event) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -237,9 +222,9 @@ func (c *Client) onDelta(st *subscription, e event) *ending {
 		if !a.etag.Known {
 			return failf(ReasonTag, "id %.200q has no digest", e.id)
 		}
-		d, f := readDeltaFrom(strings.NewReader(e.data), c.limit())
-		if f != nil {
-			return f
+		d, err := table.ReadDelta(strings.NewReader(e.data), c.limit())
+		if err != nil {
+			return reasoned(ReasonDelta, err)
 		}
 		return a.setDelta(d)
 	})
@@ -250,7 +235,7 @@ func (c *Client) onDelta(st *subscription, e event) *ending {
 	case result == resultOlder:
 		return &ending{reason: endOlder, wait: c.interval()}
 	}
-	c.cfg.Metrics.countVerified(a, want{})
+	c.cfg.Metrics.countVerified(a)
 	st.at = a.digest
 	c.transport.failures, c.transport.rests = 0, 0
 	return nil
@@ -289,8 +274,7 @@ func (c *Client) onCurrent(st *subscription, e event) *ending {
 	return nil
 }
 
-// onFetch fetches a table to which no delta leads. All clients may get this event at the same time, so those that have a table
-// wait a moment.
+// onFetch fetches a table to which no delta leads. All clients may get this event, so those that have a table wait a moment.
 func (c *Client) onFetch(ctx context.Context, st *subscription, e event) *ending {
 	var wait time.Duration
 	if c.Current() != nil {
@@ -305,15 +289,14 @@ func (c *Client) onFetch(ctx context.Context, st *subscription, e event) *ending
 	st.fetched = time.Now()
 	c.polling.Lock()
 	defer c.polling.Unlock()
-	if err := c.try(ctx, ctx, st.server, st.zone, fullFetch); err != nil {
+	if err := c.try(ctx, ctx, st.server, st.zone, true); err != nil {
 		return &ending{reason: endFetch, failed: true}
 	}
 	st.at = api.ParseEntity(e.id).Tag.Digest
 	return c.place(st)
 }
 
-// place checks whether the client and the stream still refer to the same table, after an answer that did not come over the
-// stream. The caller holds polling.
+// place checks whether client and stream still refer to the same table, after another answer. The caller holds polling.
 func (c *Client) place(st *subscription) *ending {
 	switch {
 	case c.servers[c.current] != st.server:
@@ -342,7 +325,6 @@ func (c *Client) handleEvent(st *subscription, a *answer, read func() *Error) (r
 	return "", failf(ReasonProtocol, "tables were accepted faster than one could be applied")
 }
 
-// rejected records that data from a stream does not verify.
 func (c *Client) rejected(st *subscription, f *Error) *ending {
 	c.cfg.Metrics.fetches.WithLabelValues(resultRejected).Inc()
 	if slices.Contains(verifyReasons, f.Reason) {
@@ -352,8 +334,7 @@ func (c *Client) rejected(st *subscription, f *Error) *ending {
 	return &ending{reason: endRejected, failed: true, refetch: true, wait: c.afterBroken(st)}
 }
 
-// afterBroken returns how long to wait after a lost connection, with jitter, because all clients of the server may lose theirs at
-// once.
+// afterBroken returns how long to wait after a lost connection, with jitter: all clients of a server may lose theirs at once.
 func (c *Client) afterBroken(st *subscription) time.Duration {
 	d := st.retry
 	if d == 0 {

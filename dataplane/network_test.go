@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -171,25 +170,6 @@ func TestFirstTableCutAtEveryByte(t *testing.T) {
 		}
 	}
 	fileHolds(t, fileOf(w.cfg), nil)
-}
-
-// TestTableOfAnotherKindCutAtEveryByte has no digest to rely on: only the length of the transfer shows a cut.
-func TestTableOfAnotherKindCutAtEveryByte(t *testing.T) {
-	server := newWire(t)
-	_, c := server.client(t, nil)
-	text := "a: * -> <shunt>;\nb: * -> <shunt>;\n"
-	whole := []byte("HTTP/1.1 200 OK\r\nEtag: \"v1\"\r\nContent-Length: " + strconv.Itoa(len(text)) + "\r\n\r\n" + text)
-	for n := range whole {
-		server.bytes(whole[:n])
-		if err := c.Poll(t.Context()); err == nil || c.Current() != nil {
-			t.Fatalf("cut after %d bytes: error %v, table %v", n, err, c.Current())
-		}
-	}
-	server.bytes(whole)
-	mustPoll(t, c)
-	if got := c.Current().Len(); got != 2 {
-		t.Errorf("%d routes, want 2", got)
-	}
 }
 
 // TestServersThatDoNotFinish checks the deadline of an exchange with servers that keep the connection open.

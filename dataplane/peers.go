@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/routesrv/routesrv/api"
@@ -44,9 +43,7 @@ var (
 	// ErrNoPeerTable means that no peer returned a usable table. It is wrapped with the failure of each peer.
 	ErrNoPeerTable = errors.New("no other replica has a table to compare with")
 
-	errStale   = errors.New("its table is from a last-known-good file, not confirmed by a read yet")
-	errLate    = errors.New("no answer in time")
-	errTooMuch = fmt.Errorf("the answers of all peers have more than %d bytes", maxViews)
+	errStale = errors.New("its table is from a last-known-good file, not confirmed by a read yet")
 )
 
 // PeersConfig configures requests to the other replicas. URLs is required; Transport is, except for [PeerClients].
@@ -79,17 +76,12 @@ type PeerTable struct {
 // AskPeers asks the other replicas of a route server what they serve. The error wraps ErrNoPeer or ErrNoPeerTable, or is the
 // failure to find the peers.
 //
-// A replica that starts without a last-known-good file has nothing to compare its first table with, and a guard without a
-// served table lets any table pass. It fetches the table of a peer for the comparison, and the objects that the peer keeps at
-// earlier versions, so that the first table has them as well.
+// A replica that starts without a last-known-good file compares its first table with the table of a peer, because a guard without a
+// served table lets any table pass; and it needs the objects that the peer keeps at earlier versions.
 //
-// Tables are fetched and verified as in a data plane. A table from a last-known-good file (stale) proves nothing and is not used.
-// Of the other tables, the one with the highest revision is used, so that a lagging replica does not decide. A table that a peer
-// serves while it holds another one back counts like any other.
-//
-// Asking takes at most PeersConfig.Timeout, whatever peers and name servers do. At most eight addresses are asked, once each and
-// concurrently. The replica does not serve the table. AskPeers trusts every address of the name, so use a name inside the
-// cluster, and TLS on the listeners if the network is not trusted.
+// Tables are verified as in a data plane. A stale one proves nothing. Of the others, the one with the highest revision is used, so
+// that a lagging replica does not decide. It takes at most PeersConfig.Timeout, and asks at most eight addresses, once each. It
+// trusts every address of the name, so use a name inside the cluster, and TLS if the network is not trusted.
 func AskPeers(ctx context.Context, cfg PeersConfig) (found PeerTable, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.Timeout, defaultPeerTimeout))
 	defer cancel()
@@ -186,8 +178,8 @@ func FromPeers(ctx context.Context, cfg PeersConfig, path string, first bool, re
 }
 
 // PeerClients asks the peers which clients each of them knows. It returns one answer for each address, and one with an error for
-// each name that it cannot resolve in half of the time. Addresses come only from the configured names. port is the port of the
-// support listeners, which speak plain HTTP; of cfg, URLs, Lookup, Own and Timeout count.
+// each name that it cannot resolve. port is the port of the support listeners, which speak plain HTTP; of cfg, URLs, Lookup, Own
+// and Timeout count.
 func PeerClients(ctx context.Context, cfg PeersConfig, port int) []fleet.Answer {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.Timeout, defaultClientsTimeout))
 	defer cancel()
@@ -197,14 +189,12 @@ func PeerClients(ctx context.Context, cfg PeersConfig, port int) []fleet.Answer 
 	defer transport.CloseIdleConnections()
 	peers, failed := cfg.resolve(ctx, maxClientPeers)
 	answers := make([]fleet.Answer, len(peers))
-	budget := new(atomic.Int64) // remaining bytes for all answers
-	budget.Store(maxViews)
 	var asking sync.WaitGroup
 	for i, p := range peers {
 		asking.Go(func() {
 			one := &answers[i]
 			one.Address = net.JoinHostPort(p.address.String(), strconv.Itoa(port))
-			one.View, one.Err = askClients(ctx, transport, one.Address, budget)
+			one.View, one.Err = askClients(ctx, transport, one.Address, int64(maxViews/len(peers)))
 		})
 	}
 	asking.Wait()
@@ -217,36 +207,22 @@ func PeerClients(ctx context.Context, cfg PeersConfig, port int) []fleet.Answer 
 }
 
 // askClients asks one peer for its own clients, all of them.
-func askClients(ctx context.Context, transport http.RoundTripper, address string, budget *atomic.Int64) (*fleet.View, error) {
+func askClients(ctx context.Context, transport http.RoundTripper, address string, limit int64) (v *fleet.View, err error) {
 	u := url.URL{Scheme: "http", Host: address, Path: api.PathClients, RawQuery: "local&limit=" + strconv.Itoa(fleet.DefaultMax)}
-	v := &fleet.View{}
-	err := readPeer(ctx, &u, transport, func(r io.Reader) error {
-		if err := json.NewDecoder(&budgeted{r, budget}).Decode(v); err != nil {
+	err = readPeer(ctx, &u, transport, func(r io.Reader) error {
+		limited := &io.LimitedReader{R: r, N: limit}
+		switch err := json.NewDecoder(limited).Decode(&v); {
+		case limited.N <= 0:
+			return fmt.Errorf("its answer has more than %d bytes", limit)
+		case err != nil:
 			return fmt.Errorf("read its answer: %w", err)
 		}
 		return nil
 	})
-	switch {
-	case err == nil:
-		return v, nil
-	case ctx.Err() != nil:
-		return nil, errLate
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("no answer in time")
 	}
-	return nil, err
-}
-
-// budgeted reads while all answers together stay within the budget.
-type budgeted struct {
-	r      io.Reader
-	budget *atomic.Int64
-}
-
-func (b *budgeted) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	if b.budget.Add(-int64(n)) < 0 {
-		return 0, errTooMuch
-	}
-	return n, err
+	return v, err
 }
 
 // peer is one address of one of the URLs.
@@ -284,48 +260,35 @@ func (cfg *PeersConfig) resolve(ctx context.Context, most int) (peers []peer, fa
 	var mu sync.Mutex // guards peers and failed
 	for _, text := range cfg.URLs {
 		resolving.Go(func() {
-			u, err := parse(text)
-			host, found := "", []netip.Addr(nil)
-			if err == nil {
-				host = u.Hostname()
-				found, err = cfg.addresses(ctx, host)
-			}
+			found, host, err := cfg.addresses(ctx, text)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
+			if peers = append(peers, found...); err != nil {
 				failed[host] = err
-			}
-			for _, a := range found {
-				if !slices.ContainsFunc(peers, func(p peer) bool { return p.address == a }) {
-					peers = append(peers, peer{u, a})
-				}
 			}
 		})
 	}
 	resolving.Wait()
 	slices.SortFunc(peers, func(a, b peer) int { return a.address.Compare(b.address) })
+	peers = slices.CompactFunc(peers, func(a, b peer) bool { return a.address == b.address })
 	return peers[:min(len(peers), most)], failed
 }
 
-// parse checks the URL.
-func parse(text string) (*url.URL, error) {
+// addresses returns the peers at a URL, and its host.
+func (cfg *PeersConfig) addresses(ctx context.Context, text string) (peers []peer, host string, err error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, errors.New("the URL of the peers cannot be parsed") // the text may contain a password
+		return nil, "", errors.New("the URL of the peers cannot be parsed") // the text may contain a password
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" || strings.Trim(u.Path, "/") != "" {
-		return nil, fmt.Errorf("URL of the peers %q: must be http(s)://host:port", u.Redacted())
+		return nil, "", fmt.Errorf("URL of the peers %q: must be http(s)://host:port", u.Redacted())
 	}
-	return u, nil
-}
-
-// addresses returns the addresses of the peers with a name.
-func (cfg *PeersConfig) addresses(ctx context.Context, host string) (peers []netip.Addr, err error) {
+	host = u.Hostname()
 	own := cfg.Own
 	if own == nil {
 		list, err := net.InterfaceAddrs()
 		if err != nil {
-			return nil, fmt.Errorf("find the own addresses: %w", err)
+			return nil, host, fmt.Errorf("find the own addresses: %w", err)
 		}
 		for _, a := range list {
 			if prefix, err := netip.ParsePrefix(a.String()); err == nil {
@@ -340,19 +303,19 @@ func (cfg *PeersConfig) addresses(ctx context.Context, host string) (peers []net
 	found, err := lookup(ctx, "ip", host)
 	if err != nil {
 		if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
-			return nil, fmt.Errorf("%w: %s has no address", ErrNoPeer, host) // such as a headless Service without ready pods
+			return nil, host, fmt.Errorf("%w: %s has no address", ErrNoPeer, host) // such as a headless Service without ready pods
 		}
-		return nil, fmt.Errorf("resolve the peers: %w", err)
+		return nil, host, fmt.Errorf("resolve the peers: %w", err)
 	}
 	for _, a := range found {
 		if a = a.Unmap(); !slices.Contains(own, a) {
-			peers = append(peers, a)
+			peers = append(peers, peer{u, a})
 		}
 	}
 	if len(peers) == 0 {
-		return nil, fmt.Errorf("%w: %s has only our own address", ErrNoPeer, host)
+		return nil, host, fmt.Errorf("%w: %s has only our own address", ErrNoPeer, host)
 	}
-	return peers, nil
+	return peers, host, nil
 }
 
 func closeIdle(transport http.RoundTripper) {
@@ -364,7 +327,6 @@ type statusError int
 
 func (s statusError) Error() string { return fmt.Sprintf("status %d", int(s)) }
 
-// readPeer reads a document of another replica.
 func readPeer(ctx context.Context, u *url.URL, transport http.RoundTripper, read func(io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {

@@ -24,17 +24,14 @@ type RelayConfig struct {
 }
 
 // Relay serves the table of another route server: a [Client] that follows that server and feeds a cache. A tree of relays can
-// serve tens of thousands of proxies. For package server a relay is a producer of tables, like package poller. Its methods are
-// safe for concurrent use. Call Boot and then Run, once each.
+// serve tens of thousands of proxies. Its methods are safe for concurrent use. Call Boot and then Run, once each.
 //
-// It passes the verified table to the cache as it is, so that digest, revision and ETag are equal on every level, and derives
-// zone tables from it. The time of the source's read, and whether the table is stale or held, also come from the server above. It
-// cannot tell whether a table that it never had is newer, so it asks the server above ([Claims]): it never sends a client back
-// unless the root would, and accepts a restored cluster when the root does.
+// It passes the verified table to the cache as it is, so that digest, revision and ETag are equal on every level, with the time of
+// the source's read, and whether the table is stale or held. It cannot tell whether a table that it never had is newer, so it asks
+// the server above ([Claims]), and never sends a client back unless the root would.
 //
 // The root has already judged the table, and an operator may have accepted it there. So losses of routes and hosts pass, unless
-// Config.Guard sets a limit. A relay holds a table without routes, a table with only generated routes, and a table in which most
-// routes lost all endpoints, like every route server.
+// Config.Guard sets a limit; the other rules of the guard apply.
 type Relay struct {
 	*Client
 	claims *Claims

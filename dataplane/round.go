@@ -16,13 +16,13 @@ func (c *Client) Poll(ctx context.Context) error {
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	defer c.publisher.Flush()
-	return c.poll(ctx, "")
+	return c.poll(ctx, false)
 }
 
-// poll is Poll with a reason to fetch a full table; empty if there is none. The caller holds polling.
-func (c *Client) poll(ctx context.Context, reason fullReason) error {
+// poll is Poll; full requires a full table. The caller holds polling.
+func (c *Client) poll(ctx context.Context, full bool) error {
 	zone := c.begin()
-	err := c.round(ctx, zone, reason)
+	err := c.round(ctx, zone, full)
 	if ctx.Err() != nil {
 		return ctx.Err() // the end of the loop is not a failure
 	}
@@ -32,13 +32,12 @@ func (c *Client) poll(ctx context.Context, reason fullReason) error {
 
 // begin records that a round begins, and returns its zone.
 func (c *Client) begin() (zone string) {
-	zone = c.zoneSource.read()
+	zone = c.readZone()
 	start := time.Now()
 	c.update(func(l *loopState) { l.LastAttempt, l.Zone = start, zone })
 	return zone
 }
 
-// ended records how a round ended.
 func (c *Client) ended(err error) {
 	now := time.Now()
 	c.update(func(l *loopState) {
@@ -61,7 +60,7 @@ func (c *Client) ended(err error) {
 }
 
 // round tries the servers until one gives a usable answer.
-func (c *Client) round(parent context.Context, zone string, reason fullReason) error {
+func (c *Client) round(parent context.Context, zone string, full bool) error {
 	start := time.Now()
 	deadline := start.Add(roundTimeouts * c.cfg.Timeout)
 	ctx, cancel := context.WithDeadline(parent, deadline)
@@ -71,7 +70,7 @@ func (c *Client) round(parent context.Context, zone string, reason fullReason) e
 		if !time.Now().Before(deadline) {
 			break // not by ctx, whose timer may be late: a server without time to answer has not failed
 		}
-		err := c.try(ctx, parent, c.servers[i], zone, reason)
+		err := c.try(ctx, parent, c.servers[i], zone, full)
 		if err == nil {
 			c.use(i)
 			c.goBack(ctx, parent, zone)
@@ -89,7 +88,7 @@ func (c *Client) goBack(ctx, parent context.Context, zone string) {
 			continue
 		}
 		short, cancel := context.WithTimeout(ctx, probeTimeout)
-		err := c.try(short, parent, s, zone, "")
+		err := c.try(short, parent, s, zone, false)
 		cancel()
 		if err == nil {
 			c.use(i)
@@ -99,12 +98,12 @@ func (c *Client) goBack(ctx, parent context.Context, zone string) {
 }
 
 // try asks a server and applies a table that passes. After a delta that does not verify, it requests the full table.
-func (c *Client) try(ctx, parent context.Context, s *server, zone string, reason fullReason) error {
+func (c *Client) try(ctx, parent context.Context, s *server, zone string, full bool) error {
 	c.update(func(*loopState) { s.status.LastAttempt = time.Now() })
-	f := c.measured(ctx, s, zone, reason)
+	f := c.measured(ctx, s, zone, full)
 	if f != nil && f.ofDelta && parent.Err() == nil {
 		c.deltaFailed(s, f)
-		f = c.measured(ctx, s, zone, fullDelta)
+		f = c.measured(ctx, s, zone, true)
 	}
 	if parent.Err() != nil && f != nil {
 		return parent.Err() // not the server's fault
@@ -122,11 +121,11 @@ func (c *Client) try(ctx, parent context.Context, s *server, zone string, reason
 }
 
 // measured makes one exchange, and counts the result.
-func (c *Client) measured(parent context.Context, s *server, zone string, reason fullReason) *Error {
+func (c *Client) measured(parent context.Context, s *server, zone string, full bool) *Error {
 	ctx, cancel := context.WithTimeout(parent, c.cfg.Timeout)
 	defer cancel()
 	start := time.Now()
-	result, f := c.exchange(ctx, s, zone, reason)
+	result, f := c.exchange(ctx, s, zone, full)
 	if parent.Err() != nil && f != nil {
 		return f // the loop or the round has ended
 	}
@@ -143,9 +142,8 @@ func (c *Client) measured(parent context.Context, s *server, zone string, reason
 	return f
 }
 
-// exchange asks the server and handles its answer. If it fails or panics, nothing changes: an unexpected input must not remove
-// the table.
-func (c *Client) exchange(ctx context.Context, s *server, zone string, reason fullReason) (result string, f *Error) {
+// exchange asks the server and handles its answer. If it fails or panics, nothing changes.
+func (c *Client) exchange(ctx context.Context, s *server, zone string, full bool) (result string, f *Error) {
 	var a *answer
 	defer func() {
 		if f = c.complete(s, caught(recover(), f)); f == nil {
@@ -158,12 +156,12 @@ func (c *Client) exchange(ctx context.Context, s *server, zone string, reason fu
 		}
 	}()
 	seen := c.tables()
-	w := s.want(seen, reason)
+	w := s.want(seen, full)
 	if a, f = c.fetch(ctx, s, zone, seen, w); f != nil {
 		return "", f
 	}
 	if result, f = c.handle(s, seen, a); f == nil {
-		c.cfg.Metrics.countVerified(a, w)
+		c.cfg.Metrics.countVerified(a)
 	}
 	return result, f
 }

@@ -100,7 +100,7 @@ func (c *Client) step(ctx context.Context) (rested, due time.Time, failed bool) 
 		k.pollFirst = false
 		c.using(transportPoll)
 		c.polling.Lock()
-		err := c.poll(ctx, "")
+		err := c.poll(ctx, false)
 		c.polling.Unlock()
 		if err != nil {
 			return now, c.retryAt(), true
@@ -122,7 +122,6 @@ func (c *Client) step(ctx context.Context) (rested, due time.Time, failed bool) 
 	return now, due, failed
 }
 
-// afterStream decides how to continue after a stream has ended.
 func (c *Client) afterStream(now time.Time, end *ending) (due time.Time, failed bool) {
 	k := &c.transport
 	k.streamAt = now.Add(end.wait)
@@ -157,16 +156,12 @@ func (c *Client) afterStream(now time.Time, end *ending) (due time.Time, failed 
 		k.pollFirst = true
 		return c.retryAt(), true
 	case end.refetch: // this included a poll
-		return earlier(k.streamAt, now.Add(c.interval())), false
+		if next := now.Add(c.interval()); next.Before(k.streamAt) {
+			return next, false
+		}
+		return k.streamAt, false
 	default:
 		k.pollFirst = true
 		return now, false
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

@@ -7,15 +7,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/api"
 )
 
-// olderPolls is how many consecutive polls of one server must show a lower revision before it is accepted: a restored cluster
-// shows it in every poll, an accident does not.
+// olderPolls is how many consecutive polls of one server must show a lower revision: a restored cluster shows it in every poll.
 const olderPolls = 2
 
 // returnAfter is how long after a failure a preferred server is tried again while another one is in use; jitter adds up to half,
@@ -110,7 +108,6 @@ func (c *Client) retryAt() time.Time {
 	return c.servers[c.soonest()].status.RetryAt
 }
 
-// succeeded records a good answer of the server.
 func (c *Client) succeeded(s *server, now time.Time) {
 	c.mu.Lock()
 	was := s.status
@@ -141,7 +138,6 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 	c.dedup.Log(slog.LevelWarn, LogServerFailed, string(f.Reason)+" "+s.name, f.attrs()...)
 }
 
-// use sets the server in use.
 func (c *Client) use(i int) {
 	if i == c.current {
 		return
@@ -155,17 +151,15 @@ func (c *Client) use(i int) {
 	c.log.Warn("route server in use changed", "from", from.name, "to", to.name)
 }
 
-// maxSkew is how far the clock of a server may be ahead of ours. A read time further in the future proves nothing: it could keep
-// a table fresh indefinitely.
+// maxSkew is how far the clock of a server may be ahead: a read time in the future would keep a table fresh indefinitely.
 const maxSkew = time.Minute
 
-// evidence returns when the source of an answer was read, as far as the answer proves it; zero if it proves nothing. sent and
-// received are the times around the exchange.
+// evidence returns when the source of an answer was read, as far as the answer proves it; zero if it proves nothing.
 //
 // Our route servers send X-Source-Read. Once one has, an answer without that header is no evidence: an intermediary may have
-// answered from its cache. Any other server has read its source when it generated the answer, which Date and Age tell (RFC 9111
-// §4.2.3). A cache keeps the old Date, so its answers age.
-func (s *server) evidence(resp *http.Response, etag api.Entity, sent, received time.Time) time.Time {
+// answered from its cache. Any other server has read its source when it generated the answer, which Date tells. A cache keeps the
+// old Date, so its answers age.
+func (s *server) evidence(resp *http.Response, etag api.Entity, received time.Time) time.Time {
 	h := resp.Header
 	if text := h.Get(api.HeaderSourceRead); text != "" {
 		read, err := api.ParseTime(text)
@@ -180,26 +174,8 @@ func (s *server) evidence(resp *http.Response, etag api.Entity, sent, received t
 		return time.Time{}
 	}
 	s.tells = false // a complete table from another kind of server
-	return generated(h, sent, received)
-}
-
-// generated returns when the origin generated an answer, from its age (RFC 9111 §4.2.3); zero if the answer has no valid Date.
-func generated(h http.Header, sent, received time.Time) time.Time {
 	date, err := http.ParseTime(h.Get("Date"))
-	at := credible(date, err, received)
-	if at.IsZero() {
-		return time.Time{}
-	}
-	if text := h.Get("Age"); text != "" {
-		seconds, err := strconv.ParseUint(text, 10, 31)
-		if err != nil {
-			return time.Time{} // the answer comes from a cache that does not tell its age
-		}
-		if aged := sent.Add(-time.Duration(seconds) * time.Second); aged.Before(at) {
-			at = aged
-		}
-	}
-	return at
+	return credible(date, err, received)
 }
 
 // credible returns a server's time, or zero if it cannot be true. A time up to maxSkew in the future counts as now.

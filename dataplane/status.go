@@ -17,7 +17,6 @@ type tables struct{ publish.View }
 
 func (c *Client) tables() tables { return tables{c.publisher.View()} }
 
-// names returns the ETags for If-None-Match.
 func (t tables) names() []string {
 	var names []string
 	for _, c := range t.all() {
@@ -26,7 +25,6 @@ func (t tables) names() []string {
 	return names
 }
 
-// all returns the served and the held table, if they exist.
 func (t tables) all() (all []*publish.Candidate) {
 	if t.Served != nil {
 		all = append(all, &t.Served.Candidate)
@@ -83,8 +81,7 @@ func (c *Client) update(change func(*loopState)) {
 	change(&c.loop)
 }
 
-// Recheck asks Run for an early poll. It never blocks. Several requests before the poll count as one, and polls are at least a
-// second apart.
+// Recheck asks Run for an early poll, at most one a second. It never blocks.
 func (c *Client) Recheck() {
 	select {
 	case c.recheck <- struct{}{}:
@@ -92,23 +89,19 @@ func (c *Client) Recheck() {
 	}
 }
 
-// interval returns the jittered time between two rounds.
 func (c *Client) interval() time.Duration {
 	return time.Duration(float64(c.cfg.Interval) * (1 - jitter + 2*jitter*c.cfg.Random()))
 }
 
-// chance returns a random time up to most.
 func (c *Client) chance(most time.Duration) time.Duration {
 	return time.Duration(c.cfg.Random() * float64(most))
 }
 
-// using records the transport in use.
 func (c *Client) using(transport string) {
 	c.cfg.Metrics.using(transport)
 	c.update(func(l *loopState) { l.Transport = transport })
 }
 
-// inUse returns the server in use.
 func (c *Client) inUse() *server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,9 +109,7 @@ func (c *Client) inUse() *server {
 	return c.servers[max(i, 0)]
 }
 
-// namesOf returns the ETags of a table on route servers, in the encodings that the client accepts. A table from a file has no
-// ETag. Any of its names works, because servers use only the digest and the revision. A server with other kinds of ETags does not
-// recognise these, and sends the table.
+// namesOf returns the ETags of a table from a file, of which servers use only the digest and the revision.
 func namesOf(t *table.Table) []string {
 	zstd, gzip := api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Zstd}, api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Gzip}
 	return []string{zstd.String(), gzip.String()}
@@ -137,7 +128,6 @@ func (c *Client) Current() *table.Table { return c.publisher.Table() }
 // Publisher returns the publisher that judges and keeps the tables.
 func (c *Client) Publisher() *publish.Publisher { return c.publisher }
 
-// appliedOf describes the applied table.
 func appliedOf(s *publish.Served) *api.Applied {
 	a := &api.Applied{
 		Digest: s.Table.Digest(), Revision: s.Table.Revision(), Routes: s.Table.Len(), Bytes: s.Table.Bytes(), Origin: s.Origin,
@@ -195,11 +185,8 @@ type Metrics struct {
 	fetchErrors    *prometheus.CounterVec
 	verifyFailures *prometheus.CounterVec
 	deltas         *prometheus.CounterVec
-	fullTables     *prometheus.CounterVec
 	transport      *prometheus.GaugeVec
-	connected      prometheus.Gauge
 	reconnects     *prometheus.CounterVec
-	events         *prometheus.CounterVec
 	received       prometheus.Counter
 	duration       prometheus.Histogram
 	failovers      prometheus.Counter
@@ -207,11 +194,8 @@ type Metrics struct {
 	publisher      *publish.Metrics
 	routes         prometheus.Gauge
 	leftOut        prometheus.Gauge
-	bytes          prometheus.Gauge
 	revision       prometheus.Gauge
 	stale          prometheus.Gauge
-	applied        prometheus.Gauge
-	confirmed      prometheus.Gauge
 	sourceRead     prometheus.Gauge
 }
 
@@ -223,15 +207,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"changed, unchanged, held (by the guard), older, overtaken (by an acceptance), rejected (by verification) or error.", "result", results...),
 		fetchErrors:    made.Counters("dataplane_fetch_errors_total", "Exchanges with the result error.", "reason", series.Texts(fetchReasons)...),
 		verifyFailures: made.Counters("dataplane_verify_failures_total", "Exchanges with the result rejected.", "reason", series.Texts(verifyReasons)...),
-		deltas:         made.Counters("dataplane_deltas_total", "Deltas: applied, or failed (did not verify).", "result", deltaApplied, deltaRejected),
-		fullTables: made.Counters("dataplane_full_tables_total", "Verified full tables, by why they were no deltas: first "+
-			"(the client had no table), delta or stream (one did not verify), "+
-			"fetch (a stream asked for it), plain (the client asked for no delta) or answer (the server preferred it).", "reason", series.Texts(fullReasons)...),
-		transport:  made.Gauges("dataplane_transport", "1 for the transport in use: stream or poll.", "transport"),
-		connected:  made.Gauge("dataplane_stream_connected", "1 while a stream is open."),
-		reconnects: made.Counters("dataplane_stream_reconnects_total", "Streams that ended or could not be opened.", "reason", series.Texts(endReasons)...),
-		events:     made.Counters("dataplane_stream_events_total", "Stream events; other is an unknown type.", "event", eventNames...),
-		received:   made.Counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
+		deltas:         made.Counters("dataplane_deltas_total", "Deltas: applied, failed (did not verify), or full (the whole table came).", "result", deltaApplied, deltaRejected, deltaFull),
+		transport:      made.Gauges("dataplane_transport", "1 for the transport in use: stream or poll.", "transport"),
+		reconnects:     made.Counters("dataplane_stream_reconnects_total", "Streams that ended or could not be opened.", "reason", series.Texts(endReasons)...),
+		received:       made.Counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
 		duration: made.Histogram("dataplane_fetch_duration_seconds", "Duration of exchanges, with verification.",
 			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}),
 		failovers: made.Counter("dataplane_failovers_total", "Changes of the route server in use."),
@@ -240,11 +219,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		routes: made.Gauge("dataplane_table_routes", "Routes of the applied table."),
 		leftOut: made.Gauge("dataplane_table_left_out", "Parts of the last fetched table that were left out: no reader can parse them, or no proxy "+
 			"survives them."),
-		bytes:      made.Gauge("dataplane_table_bytes", "Size of the text of the applied table."),
 		revision:   made.Gauge("dataplane_table_revision", "Revision of the applied table; 0 if it has none."),
 		stale:      made.Gauge("dataplane_table_stale", "1 while the table comes from the last-known-good file and no server has confirmed it."),
-		applied:    made.Gauge("dataplane_table_applied_timestamp_seconds", "When a table was last applied."),
-		confirmed:  made.Gauge("dataplane_table_confirmed_timestamp_seconds", "When a server last confirmed that the applied table is current."),
 		sourceRead: made.Gauge("dataplane_source_last_read_timestamp_seconds", "When the source of the applied table was last read, as far as known."),
 	}
 	m.publisher = publish.NewMetrics(reg, "dataplane")
@@ -255,20 +231,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // Publisher returns the series of the client's publisher.
 func (m *Metrics) Publisher() *publish.Metrics { return m.publisher }
 
-// using records the transport in use.
 func (m *Metrics) using(transport string) {
 	for _, t := range []string{transportStream, transportPoll} {
 		m.transport.WithLabelValues(t).Set(series.Bool(t == transport))
 	}
 }
 
-// show sets the gauges that mirror the applied table.
 func (m *Metrics) show(s *publish.Served) {
 	m.routes.Set(float64(s.Table.Len()))
-	m.bytes.Set(float64(s.Table.Bytes()))
 	m.revision.Set(float64(s.Table.Revision()))
 	m.stale.Set(series.Bool(s.Stale)) // once: a scrape may come at any time
-	series.Stamp(m.applied, s.Committed)
-	series.Stamp(m.confirmed, s.Confirmed)
 	series.Stamp(m.sourceRead, s.Read.At)
 }

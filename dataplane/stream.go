@@ -24,8 +24,7 @@ import (
 const (
 	// silence is how long a stream may be silent. A heartbeat comes every 15 s.
 	silence = 45 * time.Second
-	// patience is how long there may be no event, even if other data arrives: it is the time limit for a full table that waits
-	// for its turn or arrives slowly.
+	// patience is how long there may be no event, even if other data arrives, such as while a full table arrives slowly.
 	patience = 3 * time.Minute
 	// leastBusy is the minimum time for which a server that has reached its limit of streams is not asked for one.
 	leastBusy = 2 * time.Second
@@ -78,14 +77,21 @@ func (c *Client) open(parent context.Context, s *server, zone string) (*subscrip
 	return st, nil
 }
 
-// connect requests a stream. at is the table that the request names.
+// connect requests a stream. at is the table from which it continues; zero if there is none.
 func (c *Client) connect(ctx context.Context, s *server, zone string) (resp *http.Response, at table.Digest, f *Error) {
 	u := s.url.JoinPath("watch")
 	if zone != "" {
 		u.RawQuery = "zone=" + zone // letters, digits and ._- only
 	}
 	header := http.Header{"Accept": {api.StreamType}, "Accept-Encoding": {"gzip"}}
-	at, names := c.resumption(header)
+	var names []string
+	// A stream continues from the served table, unless its text was not canonical.
+	if seen := c.tables(); seen.Served != nil && seen.canonical() {
+		t := seen.Served.Table
+		header.Set(api.HeaderLastEventID, api.Tag{Digest: t.Digest(), Revision: t.Revision()}.String())
+		// A server without streams interprets "watch" as a zone: make it answer with 304 instead of a table.
+		at, names = t.Digest(), namesOf(t)
+	}
 	if resp, f = c.request(ctx, http.MethodGet, u, header, names, nil); f != nil {
 		return nil, at, f
 	}
@@ -93,19 +99,6 @@ func (c *Client) connect(ctx context.Context, s *server, zone string) (resp *htt
 		_ = resp.Body.Close()
 	}
 	return resp, at, f
-}
-
-// resumption names the table from which a stream should continue, in the header and as ETags, and returns its digest; zero if
-// there is none.
-func (c *Client) resumption(header http.Header) (at table.Digest, names []string) {
-	seen := c.tables()
-	if seen.Served == nil || !seen.canonical() {
-		return table.Digest{}, nil
-	}
-	t := seen.Served.Table
-	header.Set(api.HeaderLastEventID, api.Tag{Digest: t.Digest(), Revision: t.Revision()}.String())
-	// A server without streams interprets "watch" as a zone: make it answer with 304 instead of a table.
-	return t.Digest(), namesOf(t)
 }
 
 // checkStream returns an error for an answer that is not a stream.
@@ -119,15 +112,14 @@ func checkStream(resp *http.Response) *Error {
 		status == http.StatusNotAcceptable, status == http.StatusNotImplemented, status == http.StatusNotFound && advice == 0:
 		return failf(ReasonNoStreams, "status %d with content type %.50q: no streams there", status, kind)
 	case status == http.StatusTooManyRequests:
-		return &Error{
-			Reason: ReasonBusy, Err: errors.New("status 429: no room for another stream"), retryAfter: max(advice, leastBusy),
-		}
+		f := failf(ReasonBusy, "status 429: no room for another stream")
+		f.retryAfter = max(advice, leastBusy)
+		return f
 	default:
 		return checkStatus(resp)
 	}
 }
 
-// read reads events until the stream ends.
 func (st *subscription) read(ctx context.Context, resp *http.Response, c *Client) {
 	defer close(st.events)
 	defer func() { st.err = caught(recover(), st.err) }() // tables are parsed while they arrive
@@ -137,7 +129,6 @@ func (st *subscription) read(ctx context.Context, resp *http.Response, c *Client
 	st.err = watch.cause(ctx, st.forward(ctx, &body{resp: resp, limit: maxEvent}, watch))
 }
 
-// forward passes on events until the stream ends.
 func (st *subscription) forward(ctx context.Context, b *body, watch *watchdog) error {
 	from, err := b.decoder(watch)
 	if err != nil {
@@ -192,7 +183,6 @@ func (w *watchdog) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// event records that an event is complete.
 func (w *watchdog) event() { w.eventual.Reset(patience) }
 
 func (w *watchdog) stop() {

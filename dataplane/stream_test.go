@@ -110,7 +110,7 @@ func TestStreamAloneBringsTheFirstTable(t *testing.T) {
 		if got := s.origins[0].asked(watch)[0].Header.Get("Last-Event-ID"); got != "" {
 			t.Errorf("the client names %s and has nothing", got)
 		}
-		if got := s.metric("dataplane_full_tables_total", "reason", "first"); got != 1 {
+		if got := s.metric("dataplane_deltas_total", "result", "full"); got != 1 {
 			t.Errorf("%v first tables, want 1", got)
 		}
 	})
@@ -126,7 +126,7 @@ func TestCurrentIsWhatA304Is(t *testing.T) {
 		if a := got.Applied; !a.SourceRead.Equal(connected.Add(15*time.Second)) || !a.Confirmed.Equal(a.SourceRead) || a.ServerState != "" || a.Stale {
 			t.Errorf("applied is %+v", a)
 		}
-		if got.Transport != "stream" || got.Stream == nil || !got.Stream.Connected.Equal(connected) || got.Stream.Event != "current" ||
+		if got.Transport != "stream" || got.Stream == nil || !got.Stream.Connected.Equal(connected) || got.Stream.LastEvent.IsZero() ||
 			!got.Stream.LastEvent.Equal(connected.Add(15*time.Second)) || got.Stream.URL != "http://a/routes" {
 			t.Errorf("status is %+v, stream %+v", got, got.Stream)
 		}
@@ -152,13 +152,6 @@ func TestCurrentIsWhatA304Is(t *testing.T) {
 		after(time.Second) // the stream asks for a fetch
 		if got := c.Current().Revision(); got != 9 {
 			t.Errorf("revision %d, want that of the id, 9", got)
-		}
-		for series, want := range map[string]float64{
-			"dataplane_stream_connected": 1,
-		} {
-			if got := s.metric(series); got != want {
-				t.Errorf("%s is %v, want %v", series, got, want)
-			}
 		}
 		if got := s.metric("dataplane_transport", "transport", "stream"); got != 1 {
 			t.Errorf("transport stream is %v", got)
@@ -293,8 +286,8 @@ func TestFetchEvent(t *testing.T) {
 		if got, want := paths(s.origins[0]), []string{routes, watch, routes}; !slices.Equal(got, want) {
 			t.Errorf("requests %v, want %v", got, want)
 		}
-		if got := s.metric("dataplane_full_tables_total", "reason", "fetch"); got != 1 {
-			t.Errorf("%v tables fetched, want 1", got)
+		if got := s.metric("dataplane_deltas_total", "result", "full"); got != 2 {
+			t.Errorf("%v tables fetched, want the first one and another one", got)
 		}
 
 		// Another replica may answer: then the stream is at another table than the client.
@@ -369,8 +362,8 @@ func TestWhatAStreamBringsIsVerified(t *testing.T) {
 				if got := s.metric("dataplane_stream_reconnects_total", "reason", "rejected"); got != 1 {
 					t.Errorf("%v streams ended because of that, want 1", got)
 				}
-				if got := s.metric("dataplane_full_tables_total", "reason", "stream"); got != 1 {
-					t.Errorf("%v full tables because of a stream, want 1", got)
+				if got := s.metric("dataplane_deltas_total", "result", "full"); got != 2 {
+					t.Errorf("%v full tables, want the first one and one because of a stream", got)
 				}
 				if got := s.metric("dataplane_fetches_total", "result", "rejected"); got != 1 {
 					t.Errorf("%v answers were rejected, want 1", got)

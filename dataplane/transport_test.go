@@ -108,7 +108,7 @@ func TestLostConnectionIsMadeAgainAfterAWhile(t *testing.T) {
 				o.doom("")
 				next := newTable(t, 2, "a", "b")
 				o.set(next)
-				if s.ended("broken") != 1 || client.Status().Stream.Connected != (time.Time{}) || s.metric("dataplane_stream_connected") != 0 {
+				if s.ended("broken") != 1 || client.Status().Stream.Connected != (time.Time{}) || s.metric("dataplane_transport", "transport", "stream") != 0 {
 					t.Errorf("the stream goes on: %+v", client.Status().Stream)
 				}
 				after(time.Minute)

@@ -3,7 +3,6 @@ package dataplane
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"strings"
 
@@ -53,30 +52,20 @@ func (z Zone) Read() (string, error) {
 	}
 }
 
-// zoneSource returns the zone to request, and logs the content of its file when that changes. It is owned by the round.
-type zoneSource struct {
-	zone Zone
-	log  *slog.Logger
-	last string // what was logged last
-}
-
-// read returns the zone, empty for the full table.
-func (z *zoneSource) read() string {
-	zone, err := z.zone.Read()
-	if z.zone.path == "" {
+// readZone returns the zone to request, and logs the content of its file when that changes. The caller holds polling.
+func (c *Client) readZone() string {
+	zone, err := c.zone.Read()
+	text := zone
+	if err != nil {
+		text = err.Error()
+	}
+	if c.zone.path == "" || text == c.zoneText {
 		return zone
 	}
-	said := zone
-	if err != nil {
-		said = "!" + err.Error()
-	}
-	if said != z.last {
-		z.last = said
-		if err != nil {
-			z.log.Warn("no zone, requesting the full table", "path", z.zone.path, "error", err)
-		} else {
-			z.log.Info("zone read", "path", z.zone.path, "zone", zone)
-		}
+	if c.zoneText = text; err != nil {
+		c.log.Warn("no zone, requesting the full table", "path", c.zone.path, "error", err)
+	} else {
+		c.log.Info("zone read", "path", c.zone.path, "zone", zone)
 	}
 	return zone
 }

@@ -46,8 +46,7 @@ func (c *claims) get(what Claim) (known claim, ok bool) {
 	return known, ok
 }
 
-// ask records the claim unless it is known, and returns its entry and whether it is new. started is the number of the last read
-// that has started. It forgets the client's oldest claim if it has too many.
+// ask records the claim unless it is known, and returns its entry and whether it is new. A client has few claims at a time.
 func (c *claims) ask(what Claim, client netip.Addr, started uint64) (known claim, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +67,6 @@ func (c *claims) ask(what Claim, client netip.Addr, started uint64) (known claim
 	return made, true
 }
 
-// judge records the read with the number.
 func (c *claims) judge(seq uint64, r table.Read) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +84,6 @@ func (c *claims) forget() {
 	c.known = recent[Claim, claim]{}
 }
 
-// resolve marks a claim as resolved, and reports whether it exists.
 func (c *claims) resolve(what Claim, as uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,49 +1,43 @@
 // Package etagcache serves the current routing table over conditional HTTP: GET and HEAD of /routes and /routes/{zone}, and
 // streams of its changes under /routes/watch.
 //
-// [Cache.Begin] tells a [Cache] about each read of the source and the table that it showed. [Cache.Handler] answers with 200,
-// 206, 226, 304, 404, 405, 412, 416 or 429 as defined in RFC 9110, RFC 3229 and docs/reference/protocol.md.
+// [Cache.Begin] tells a [Cache] about each read of the source and the table that it showed. [Cache.Handler] answers as defined in
+// RFC 9110, RFC 3229 and docs/reference/protocol.md.
 //
 // Status, headers and body of one response come from one table. Readers never wait for Publish, which swaps one pointer. A zone
-// table or a compressed body is built on its first request; only requests for the same bytes wait. Equal
-// content has an equal digest, and a client that names it gets 304, at any revision, on any replica, before or after a restart.
+// table or a compressed body is built on its first request; only requests for the same bytes wait. Equal content has an equal
+// digest, and a client that names it gets 304, at any revision, on any replica, before or after a restart.
 //
 // # The ETag
 //
 //	"<64 hex digits>[.<revision>][~<rotation>][+gzip|+zstd]"
 //
 // The digest is computed over the uncompressed text. The revision is the highest list revision of the read that first produced
-// this content, so the content has nothing that was written later; the tag omits it if the source has no revisions. The rotation
-// counts bodies that broke off (below). A tag matches if digest and encoding are equal and its body is not known to have broken
-// off; so a bare digest, as issued by other route servers, matches, too.
+// this content; the tag omits it if the source has no revisions. The rotation counts bodies that broke off (below). A tag matches
+// if digest and encoding are equal and its body is not known to have broken off; so a bare digest matches, too.
 //
 // # Order of tables
 //
-// Replicas poll independently, so a client behind a round-robin balancer meets replicas whose table is older than its own.
-// Revisions order tables, but a read has several: each of its lists has its own, and the list of a kind without writes keeps an
-// old revision for hours. Two numbers are reliable ([table.Read]): the content is complete up to the Oldest of a read, and has
-// nothing newer than its Newest. Writes between the two may be included or not, so comparing one number of each table would send
-// clients back.
+// Replicas poll independently, so a client behind a load balancer meets replicas whose table is older than its own. Revisions
+// order tables, but each list of a read has its own, and the list of a kind without writes keeps an old one for hours. Two numbers
+// are reliable ([table.Read]): the content is complete up to the Oldest of a read, and has nothing newer than its Newest.
 //
-// A request that names another digest with revision R, which is the Newest of a read that produced the client's table, gets 200
-// with this replica's table only if that table is certainly not older:
+// A request that names another digest with revision R, the Newest of a read that produced the client's table, gets 200 with this
+// replica's table only if that table is certainly not older:
 //
-//   - R is not above the highest Oldest of the reads so far: this replica's table includes everything that the
-//     client has; or
+//   - R is not above the highest Oldest of the reads so far: this replica's table includes everything that the client has; or
 //   - this replica itself served the named table, before its current table or beside it (for another zone), and saw it in the
-//     source at R or later. The last maxHistory (512) digests are remembered; or
+//     source at R or later. The last 512 digests are remembered; or
 //   - the claim below is refuted.
 //
-// Otherwise the request makes a claim: it gets 304, and the cache calls Config.Recheck once for the claim, which requests a read
-// that bypasses all caches. The Oldest of that read decides: if it reaches R, the claim ends, and the next request gets 200. If
-// the read started after the claim and its Oldest is still below R, etcd was restored, and the claim is refuted: requests that
-// name exactly this table get 200 with the older one, which the metric routesrv_older_tables_served_total counts. A read through
-// caches never refutes. While no read completes, the answer is 304.
+// Otherwise the request makes a claim: it gets 304, and the cache calls Config.Recheck, which requests a read that bypasses all
+// caches. If the Oldest of that read reaches R, the claim ends, and the next request gets 200. If it is still below R, although
+// the read started after the claim, etcd was restored, and the claim is refuted: requests that name exactly this table get 200
+// with the older one, which routesrv_older_tables_served_total counts. While no read completes, the answer is 304.
 //
-// The revision of a table is raised to the Newest of the last read when a client that names a higher revision is sent the table:
-// if content A of revision 10 is current again at 12, it is newer than table B of revision 11, and under its old revision a
-// replica that still has B would send the client back to B. If the source goes back in time, the history is discarded; a table
-// that is current again keeps its revision, and claims decide about its clients.
+// When a client that names a higher revision is sent the table, its revision is raised to the Newest of the last read: if content
+// A of revision 10 is current again at 12, it is newer than table B of revision 11, and under its old revision a replica that
+// still has B would send the client back to B. If the source goes back in time, the history is discarded, and claims decide.
 //
 // A table from a last-known-good file does not count as newer than any other table until a read has confirmed it. Tables of a
 // source without revisions (Newest 0) have no order: only the digest counts.
@@ -54,18 +48,16 @@
 // # Bodies that broke off
 //
 // Skipper remembers the ETag before the body has arrived, so a 304 after a cut connection would leave it with half a table.
-// Therefore the cache remembers bodies whose writing failed, also because their reader stalled. Requests from the same address
-// that name the ETag of such a body get 200 with an ETag of a higher rotation. Only the replica that sent the body knows this,
-// and it does not notice a connection that ends after the kernel has taken the whole body.
+// Therefore the cache remembers bodies whose writing failed, and requests from the same address that name the ETag of such a body
+// get 200 with an ETag of a higher rotation. Only the replica that sent the body knows this, and it does not notice a connection
+// that ends after the kernel has taken the whole body.
 //
 // # Cost
 //
-// A table is encoded block by block ([table.Block]) when the first client asks for an encoding; versions share the results: a
-// change of one route costs one block in each encoding. The cache remembers only the ids of changed routes of the last 64
-// versions; a delta contains the texts of its target table, and is built once for all clients.
-//
-// A stream works like a polling client: whenever there is a new table, it gets the same answer as a request with its last table
-// in If-None-Match. So it needs no queue, and a slow reader does not affect others.
+// A table is encoded block by block ([table.Block]) when the first client asks for an encoding; versions share the results. The
+// cache remembers only the ids of changed routes of the last 64 versions; a delta contains the texts of its target table, and is
+// built once for all clients. A stream gets, whenever there is a new table, the same answer as a request with its last table in
+// If-None-Match. So it needs no queue, and a slow reader does not affect others.
 //
 // Other modules should not import it: it may change with every release.
 package etagcache

@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// maxHistory is how many digests are remembered, for full and zone tables together. With a change in every poll and four zones
-	// it covers five minutes; clients are behind by seconds.
+	// maxHistory is how many digests are remembered: five minutes with a change in every poll and four zones.
 	maxHistory = 512
 	// maxVersions is how many versions back deltas are possible. With a change in every poll that covers three minutes.
 	maxVersions = 64
@@ -41,7 +40,6 @@ type readings struct {
 	newest atomic.Uint64 // the highest Newest of the reads that showed the version; 0 before the first read
 }
 
-// add remembers a table of a version as the table of a zone.
 func (h *history) add(d table.Digest, zone string, s *readings) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,8 +106,7 @@ func (h *history) record(before, now *table.Table, order uint64) {
 	maps.DeleteFunc(h.changed, func(_ string, at uint64) bool { return at <= h.floor })
 }
 
-// lastChange returns the number of the last version in which one of the routes was added, changed or removed. If none is
-// remembered, it returns the oldest version whose changes are.
+// lastChange returns the last version in which one of the routes changed, or the oldest version whose changes are known.
 func (h *history) lastChange(ids []string) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -3,7 +3,6 @@ package etagcache
 import (
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -77,13 +76,7 @@ func (m *Metrics) observeResponse(status int, e encoding, bytes int) {
 	m.SentBytes.WithLabelValues(e.String()).Add(float64(bytes))
 }
 
-func (m *Metrics) observeState(st *serving) {
-	m.ReadRevision.Set(float64(st.newest))
-	m.Complete.Set(float64(st.oldest))
-	m.TableStale.Set(series.Bool(st.read.Stale))
-}
-
-// Seen is what one request, or one event of a stream, shows about its client, and what the client was sent.
+// Seen is what one request, or one event of a stream, shows about its client.
 type Seen struct {
 	Request *http.Request // for a stream, its first request; read only
 	Zone    string        // the requested zone
@@ -94,24 +87,7 @@ type Seen struct {
 	// Ahead means that the client has a table that may be newer than this replica's.
 	Ahead  bool
 	Stream StreamPhase
-	Sent   Sent
-}
-
-// Sent is the answer to a request, or the last event since the previous Seen that brings a stream to a table. The zero value
-// means that no answer or event was sent.
-type Sent struct {
-	// Began is when the request arrived or writing the event began. Ended is when the last byte was passed to the network.
-	Began, Ended time.Time
-	// Status is the status of the response. For a stream it is 226 for a delta and 200 for a table.
-	Status int
-	// Digest and Revision are of this replica's table from which the answer was made.
-	Digest   table.Digest
-	Revision uint64
-	// Published is the digest of the full table: this table, or the one that it was derived from.
-	Published table.Digest
-	Encoding  string // as in the series of the responses
-	Bytes     int    // of the body of a response; 0 for a stream
-	Whole     bool   // the whole body was written
+	Sent   api.Tag // the table of a complete 200; otherwise zero
 }
 
 // StreamPhase is the stream event of a Seen.
@@ -128,33 +104,27 @@ const (
 // Order returns the number of the last version with the table, full or for a zone; 0 if the table is not remembered.
 func (c *Cache) Order(d table.Digest) uint64 { return c.history.order(d) }
 
-// Changed returns the number of a version since which these routes have not changed, as far as changes are remembered: a client
-// that holds that version or a later one has the current routes.
+// Changed returns a version since which these routes have not changed, so that its clients and later ones have them.
 func (c *Cache) Changed(ids []string) uint64 { return c.history.lastChange(ids) }
 
-// answered counts an answer with n bytes of a body, and reports what a GET of a table has shown. whole means that the body was
-// sent completely.
+// answered counts an answer, and reports what a GET of a table has shown. whole means that the body was sent completely.
 func (x *exchange) answered(status, n int, whole bool) {
 	x.cache.cfg.Metrics.observeResponse(status, x.encoding, n)
 	saw := x.cache.cfg.Saw
 	if saw == nil || x.variant == nil || x.r.Method != http.MethodGet {
 		return
 	}
-	seen := Seen{Request: x.r, Zone: x.zone, Ahead: x.kept, Sent: x.sent(status, n, whole)}
+	seen := Seen{Request: x.r, Zone: x.zone, Ahead: x.kept}
 	if named := api.ParseTags(x.r.Header[api.HeaderIfNoneMatch]).List; len(named) > 0 {
 		seen.Digest, seen.Revision = named[0].Digest, named[0].Revision
 	}
-	if whole && status == http.StatusOK && seen.Digest.IsZero() {
-		seen.Digest, seen.Revision, seen.Ahead = seen.Sent.Digest, x.revision, false
+	if whole && status == http.StatusOK {
+		seen.Sent = api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision}
+		if seen.Digest.IsZero() {
+			seen.Digest, seen.Revision, seen.Ahead = seen.Sent.Digest, x.revision, false
+		}
 	}
 	saw(seen)
-}
-
-func (x *exchange) sent(status, n int, whole bool) Sent {
-	return Sent{
-		Began: x.began, Ended: time.Now(), Status: status, Digest: x.variant.table.Digest(), Revision: x.revision,
-		Published: x.state.version.table.Digest(), Encoding: x.encoding.String(), Bytes: n, Whole: whole,
-	}
 }
 
 // observe reports an event of a stream.
@@ -163,8 +133,8 @@ func (s *stream) observe(phase StreamPhase) {
 	if saw == nil {
 		return
 	}
-	seen := Seen{Request: s.r, Zone: s.zone, Stream: phase, Ahead: s.ahead, Sent: s.sent}
-	if s.sent = (Sent{}); s.has != nil {
+	seen := Seen{Request: s.r, Zone: s.zone, Stream: phase, Ahead: s.ahead}
+	if s.has != nil {
 		seen.Digest, seen.Revision = s.has.Digest, s.has.Revision
 	}
 	saw(seen)

@@ -88,7 +88,8 @@ func TestStalledReadersAreCut(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, err := New(Config{})
+				var seen Seen
+				c, err := New(Config{Saw: func(s Seen) { seen = s }})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -105,6 +106,9 @@ func TestStalledReadersAreCut(t *testing.T) {
 				}
 				if whole := w.Body.Len() == c.Current().Bytes(); whole != (tt.wantAfter == 0) {
 					t.Errorf("%d bytes sent of %d", w.Body.Len(), c.Current().Bytes())
+				}
+				if has := !seen.Sent.Digest.IsZero(); has != (tt.wantAfter == 0) {
+					t.Errorf("the client counts as sent the whole table: %v", has)
 				}
 			})
 		})

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,11 +34,11 @@ type exchange struct {
 	revision uint64 // in the ETag
 	encoding encoding
 	kept     bool // the client keeps a table other than the one of state
-	began    time.Time
 }
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
-	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load(), deltas: takesDeltas(r.Header), began: time.Now()}
+	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load()}
+	x.deltas = strings.Contains(strings.ToLower(strings.Join(r.Header[api.HeaderAcceptIM], ",")), api.DeltaForm)
 	h := w.Header()
 	h.Set("Vary", "Accept-Encoding")
 	if x.deltas {
@@ -63,14 +64,12 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 	x.serveContent(conditions, tag)
 }
 
-// show selects the table of a state for the answer.
 func (x *exchange) show(st *serving) {
 	x.state = st
 	x.variant = st.version.variant(x.zone)
 	x.revision = x.variant.revision.Load()
 }
 
-// empty answers without a table.
 func (x *exchange) empty(status int) {
 	x.w.Header().Set("Content-Length", "0")
 	x.w.Header().Set("Cache-Control", noStore)
@@ -78,7 +77,6 @@ func (x *exchange) empty(status int) {
 	x.answered(status, 0, true)
 }
 
-// headers sets the headers of every answer with a table.
 func (x *exchange) headers(etag, contentType string) {
 	h := x.w.Header()
 	h.Set("Content-Type", contentType)
@@ -146,12 +144,10 @@ func (x *exchange) serveDelta() bool {
 	return false
 }
 
-// bodyKey identifies the bytes that this client would be sent.
 func (x *exchange) bodyKey() bodyKey {
 	return bodyKey{clientOf(x.r), x.variant.table.Digest(), x.encoding}
 }
 
-// tag returns the variant's ETag with a rotation.
 func (x *exchange) tag(rotation uint32) api.Tag {
 	return api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision, Rotation: rotation, Encoding: x.encoding}
 }
@@ -165,8 +161,7 @@ func clientOf(r *http.Request) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// Limits for readers that stall. Such a reader holds a goroutine, a buffer, and the blocks of its table that newer tables do not
-// have.
+// Limits for readers that stall, with a goroutine, a buffer, and the blocks of their table.
 const (
 	// maxSilence is how long a reader may take for sendSize bytes of a body, or for one write on a stream.
 	maxSilence = 30 * time.Second
@@ -246,11 +241,8 @@ const maxBroken = 4096
 // brokenBodies remembers the bodies whose writing failed: the peer cannot have all of them. It identifies clients by address,
 // because a Skipper opens a new connection for most requests and sends nothing else that distinguishes it.
 //
-// A rotation is part of the ETag of a body. It is higher than those under which the body broke off, so a client with half a body
-// cannot name the whole one.
-//
-// It does not notice a body that breaks off after its last byte was passed to the kernel: every write succeeded. It is in memory,
-// so a restart empties it. The zero value is empty.
+// The rotation in the ETag of a body is higher than those under which it broke off, so a client with half a body cannot name the
+// whole one. A body that breaks off after the kernel took its last byte is not noticed. A restart empties it.
 type brokenBodies struct {
 	mu    sync.Mutex
 	known recent[bodyKey, uint32] // rotations
@@ -263,8 +255,7 @@ type bodyKey struct {
 	encoding encoding
 }
 
-// rotation returns the rotation of the next ETag: 0 if no body has broken off. A client that names a lower one, or no ETag at
-// all, may have half a body.
+// rotation returns the rotation of the next ETag. A client that names a lower one, or no ETag, may have half a body.
 func (b *brokenBodies) rotation(key bodyKey) uint32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -43,10 +44,8 @@ func (st *serving) name() string {
 	return ""
 }
 
-// Publish makes t the current table outside of a read, after an acceptance. It returns when t is served. The revision of t is the
-// Newest of the read that first produced it. A table with the content of the current one does not change ETag and Last-Modified.
-//
-// Until a read has shown t, it is only known to be no older than the previous table.
+// Publish makes t the current table outside of a read, after an acceptance. Until a read has shown t, it is only known to be no
+// older than the previous table. A table with the content of the current one does not change ETag and Last-Modified.
 func (c *Cache) Publish(t *table.Table) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,11 +95,9 @@ func (c *Cache) replace(next *serving, t *table.Table) {
 // with the result.
 //
 // t is served from now on. It is the table of the source or, if r.Held reports that another table is held back, a table derived
-// from the read. If t has the content of the current table and a higher revision, the ETag gets that revision, because the
-// content is current again (see the package documentation). If r is not Held, or is Live, the current table is as new as the
-// read; a Live read names the Candidate that clients must keep. t is nil if a table is held back and no table was
-// derived from the read. Then the current table may no longer be the content of the source, and a client that got the newer table
-// elsewhere must keep it.
+// from the read. If t has the content of the current table and a higher revision, the ETag gets that revision. If r is not Held,
+// or is Live, the current table is as new as the read; a Live read names the Candidate that clients must keep. t is nil if a
+// table is held back and none was derived: then a client that got the newer table elsewhere must keep it.
 //
 // If a read that began later has already ended, only the table of this read counts.
 func (c *Cache) Begin() (end func(t *table.Table, r table.Read)) {
@@ -148,10 +145,10 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 
 // swap sets the state to next, and reports its table if it differs. The caller holds mu.
 func (c *Cache) swap(next *serving) {
-	if !next.read.At.IsZero() {
-		c.cfg.Metrics.LastRead.Set(float64(next.read.At.UnixMilli()) / 1000)
-	}
-	c.cfg.Metrics.observeState(next)
+	series.Stamp(c.cfg.Metrics.LastRead, next.read.At)
+	c.cfg.Metrics.ReadRevision.Set(float64(next.newest))
+	c.cfg.Metrics.Complete.Set(float64(next.oldest))
+	c.cfg.Metrics.TableStale.Set(series.Bool(next.read.Stale))
 	next.superseded = make(chan struct{})
 	before := c.state.Swap(next)
 	close(before.superseded)
@@ -169,8 +166,7 @@ func (c *Cache) swap(next *serving) {
 	}
 }
 
-// version is a table with its derived tables and bodies. It is immutable, except for revisions and for what is built on first
-// demand.
+// version is a table with its derived tables and bodies, which are built on first demand.
 type version struct {
 	cache    *Cache
 	table    *table.Table
@@ -180,7 +176,6 @@ type version struct {
 	zones    sync.Map            // that were requested, to func() *variant, which makes it once
 }
 
-// newVersion makes t a version.
 func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *version {
 	v := &version{cache: c, table: t, readings: &readings{order: order}, full: c.newVariant(t)}
 	c.history.add(t.Digest(), "", v.readings)

@@ -22,8 +22,7 @@ const (
 	retrySpread = 4 * time.Second
 )
 
-// stream is a client that follows the table. It has no queue: it remembers the table that it sent last, and whenever it can
-// write, it sends the changes from there to the current table.
+// stream is a client that follows the table, without a queue: whenever it can write, it sends the changes since the last table.
 type stream struct {
 	cache *Cache
 	r     *http.Request
@@ -32,7 +31,6 @@ type stream struct {
 	has   *api.Tag // the client's table; nil if none
 	ahead bool     // it may be newer
 	said  said     // zero if another current event is due
-	sent  Sent     // since the last report
 }
 
 // said identifies the content of the last current event.
@@ -42,7 +40,6 @@ type said struct {
 	state string
 }
 
-// watch serves /routes/watch.
 func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 	h, refused := w.Header(), exchange{cache: c, w: w, r: r}
 	h.Set("Vary", "Accept-Encoding")
@@ -83,7 +80,6 @@ func (c *Cache) newStream(w http.ResponseWriter, r *http.Request) *stream {
 	return s
 }
 
-// begin sends status and headers.
 func (s *stream) begin(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", api.StreamType)
@@ -144,32 +140,22 @@ func (s *stream) step(st *serving) error {
 	return s.out.flush()
 }
 
-// update brings the client from its table, or from nil, to the table of x: it sends a delta if one exists, otherwise an event
-// that tells the client to fetch the table, whose encoded body all clients share.
+// update brings the client to the table of x, by a delta or by an event to fetch the table, whose body all clients share.
 func (s *stream) update(x *exchange, has *api.Tag) error {
 	var d *delta
 	if has != nil {
 		d = x.deltaFrom(has.Digest)
 	}
-	s.note(x)
+	s.has = &api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision}
 	if d == nil {
 		s.out.event(api.EventFetch, s.has, "")
 		return s.out.flush()
 	}
-	x.began = time.Now()
 	s.out.delta(d, s.has)
-	err := s.out.flush()
-	s.sent = x.sent(http.StatusIMUsed, 0, err == nil)
-	return err
+	return s.out.flush()
 }
 
-// note records that the client was brought to the table of x.
-func (s *stream) note(x *exchange) {
-	s.has = &api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision}
-}
-
-// current sends an event with the table that the client now has and how fresh it is, unless only the time of the read has changed
-// since the last such event.
+// current sends an event with the table of the client and how fresh it is, unless only the time of the read has changed.
 func (s *stream) current(x *exchange) {
 	f := api.Current{Revision: s.has.Revision, Count: x.variant.table.Len(), SourceRead: x.state.sourceRead(), State: x.state.name()}
 	if x.kept {
@@ -192,7 +178,6 @@ func (s *stream) handOver(ctx context.Context) error {
 	return s.out.flush()
 }
 
-// spread returns a random part of d.
 func spread(d time.Duration) time.Duration { return time.Duration(rand.Float64() * float64(d)) }
 
 // streams counts the open streams, and ends them.
@@ -260,7 +245,6 @@ func newEventWriter(w http.ResponseWriter, e encoding, m *Metrics) *eventWriter 
 	return &eventWriter{w: w, control: http.NewResponseController(w), encoding: e, metrics: m}
 }
 
-// begin removes the time limits of the listener, which are for requests that end.
 func (e *eventWriter) begin() {
 	_ = e.control.SetReadDeadline(time.Time{}) // a connection without deadlines has no limits to remove
 	if e.encoding == gzipped {
@@ -278,7 +262,6 @@ func (e *eventWriter) text(s string) {
 	e.buf = append(e.buf, s...)
 }
 
-// event adds an event with one line of data.
 func (e *eventWriter) event(name string, id *api.Tag, data string) {
 	e.head(name, id)
 	e.text("data: " + data + "\n\n")
@@ -293,7 +276,6 @@ func (e *eventWriter) head(name string, id *api.Tag) {
 	e.metrics.StreamEvents.WithLabelValues(name).Inc()
 }
 
-// delta adds a delta event.
 func (e *eventWriter) delta(d *delta, id *api.Tag) {
 	e.head(api.EventDelta, id)
 	e.text("data: ")

@@ -47,7 +47,6 @@ func ParseQuery(q url.Values) (Query, error) {
 	return one, nil
 }
 
-// chooses reports whether the client matches.
 func (q Query) chooses(c *Client) bool {
 	return matches(q.State, c.State) && matches(q.Kind, c.Kind) && matches(q.ID, c.ID) && matches(q.Zone, c.Zone) &&
 		matches(q.Version, c.Version) && matches(q.Node, c.Node) && matches(q.Replica, c.Replica)
@@ -105,8 +104,7 @@ type merger struct {
 	relays    map[string]*Relay
 }
 
-// newest returns the view of the replica with the highest revision, nil without one. Relays follow a replica, so they are used
-// only if there is no other.
+// newest returns the view of the replica with the highest revision, of relays only if there is no other; nil without one.
 func newest(views []*View) (newest *View) {
 	for _, v := range views {
 		r := v.Replicas[0]
@@ -120,7 +118,6 @@ func newest(views []*View) (newest *View) {
 	return newest
 }
 
-// join adds the clients of a replica.
 func (m *merger) join(v *View) {
 	self := v.Replicas[0]
 	behind, since := m.behind(v)
@@ -206,8 +203,7 @@ func newer(a, b Client) Client {
 		a, b = b, a
 	}
 	if b.Reported.Before(a.Reported) { // the older sighting has the newer report
-		b.Reported, b.Fetched, b.Applied, b.Figures, b.FiguresError = a.Reported, a.Fetched, a.Applied, a.Figures, a.FiguresError
-		b.Proven = a.Proven
+		b.Reported, b.Proven, b.Refused, b.MetricsError = a.Reported, a.Proven, a.Refused, a.MetricsError
 		if a.State != Silent && b.State != Silent && (b.Holds == nil || !b.Holds.Since.After(a.Reported)) {
 			// The report has what the client applied. The replica that serves its stream knows only what was sent.
 			b.State, b.Reason, b.Holds, b.BehindVersions, b.BehindSeconds = a.State, a.Reason, a.Holds, a.BehindVersions, a.BehindSeconds
@@ -226,7 +222,6 @@ func newer(a, b Client) Client {
 	return b
 }
 
-// list returns the merged clients and relays.
 func (m *merger) list() (clients []Client, relays []Relay) {
 	for _, c := range m.clients {
 		clients = append(clients, *c)
@@ -270,27 +265,15 @@ func (v *View) finish(q Query) {
 	slices.SortFunc(v.Replicas[1:], func(a, b Replica) int { return cmp.Compare(a.Address, b.Address) })
 }
 
-// rank orders the states, the worst first.
 func rank(s State) int { return slices.Index([]State{Rejected, Behind, Silent, Current}, s) }
 
-// groups returns the largest groups, sorted by name.
 func groups(all map[string]Counts) []Group {
 	list := make([]Group, 0, len(all))
 	for name, n := range all {
 		list = append(list, Group{name, n})
 	}
-	if len(list) > MaxGroups {
-		slices.SortFunc(list, func(a, b Group) int {
-			return cmp.Or(cmp.Compare(b.Counts.Total(), a.Counts.Total()), cmp.Compare(a.Name, b.Name))
-		})
-		rest := Group{Name: "other"}
-		for _, g := range list[MaxGroups-1:] {
-			for _, s := range States() {
-				*rest.Counts.of(s) += g.Counts.Of(s)
-			}
-		}
-		list = append(list[:MaxGroups-1], rest)
-	}
-	slices.SortFunc(list, func(a, b Group) int { return cmp.Compare(a.Name, b.Name) })
-	return list
+	slices.SortFunc(list, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(b.Counts.Total(), a.Counts.Total()), cmp.Compare(a.Name, b.Name))
+	})
+	return list[:min(len(list), MaxGroups)]
 }

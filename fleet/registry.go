@@ -4,20 +4,16 @@
 // ([Registry.Published]). It returns a [View] of the clients of this replica, and [Merge] merges the views of several replicas. A
 // [Reporter] is the other side: it sends the reports of a sidecar or a relay.
 //
-// # States
-//
 // A client is compared with the tables that its replica has published, which are numbered. It is current if it holds the last
-// one, or an unknown one that may be newer; behind if it holds an earlier one, or any other unknown one; rejected if its last
-// report gives a reason for rejecting the table; and silent if nothing was heard for three of its intervals. Silent takes
-// precedence over rejected, and rejected over the others.
+// one, or an unknown one that may be newer; behind if it holds any other one; rejected if its last report gives a reason for
+// rejecting the table; and silent if nothing was heard for three of its intervals. Silent takes precedence over rejected, and
+// rejected over the others.
 //
-// # Trust
-//
-// All data here comes from clients. An id is a claim: every client that may fetch tables may claim any id.
-// Therefore no table that a server serves depends on this package; a data plane whose mode is a number of nodes learns its rank. No
-// request goes to an address that a client names, and texts are checked and truncated before they are stored. Shares are shares of the addresses that clients connect from, not of ids, and an
-// address counts with its worst client: invented ids hide nothing. Nor does a forged report under a real id: reported crashes of
-// a proxy are shown for [SuspectFor].
+// All data here comes from clients. An id is a claim: every client that may fetch tables may claim any id. Therefore no table
+// that a server serves depends on this package; only a data plane whose mode is a number of nodes learns its rank. No request
+// goes to an address that a client names, and texts are checked and truncated before they are stored. Shares are shares of the
+// addresses that clients connect from, and an address counts with its worst client: invented ids hide nothing. Nor does a forged
+// report under a real id: reported crashes of a proxy are shown for [SuspectFor].
 //
 // A Registry has at most Config.Max clients, and from one address at most [MaxPerAddress] with an id and [MaxInferredPerAddress]
 // without one. The last quarter is for addresses with few clients. A full Registry adds new clients only in place of silent ones.
@@ -44,8 +40,7 @@ const (
 	// with DefaultMax. MaxInferredPerAddress limits clients that are distinguished only by their user agent.
 	MaxPerAddress         = 1000
 	MaxInferredPerAddress = 4
-	// fewPerAddress is how many clients from one address may use the last quarter of a Registry, so that invented ids from a few
-	// addresses do not block other clients.
+	// fewPerAddress is how many clients of one address may use the last quarter of a Registry, so that a few cannot fill it.
 	fewPerAddress = 8
 	maxAgent      = 64 // bytes of a user agent
 )
@@ -68,8 +63,7 @@ const (
 type Config struct {
 	Name  string // of this replica
 	Relay bool   // it fetches its table from another route server
-	// Order returns the number of the last version with a table, or 0 if it is not remembered. The numbers are those passed to
-	// Published. It must not call the Registry.
+	// Order returns the number, as passed to Published, of the last version with a table; 0 if it is unknown.
 	Order func(table.Digest) uint64
 	// CanaryOrder is Order for the tables of the canary; nil if there is none.
 	CanaryOrder func(table.Digest) uint64
@@ -120,8 +114,7 @@ type Sighting struct {
 	UserAgent string
 	Address   netip.Addr
 	Zone      string // the requested zone, for a client without an identity
-	// Holds is the table that the client names; if it names none, the last table that it was sent completely. Zero if both are
-	// unknown.
+	// Holds is the table that the client names, else the last one that it was sent completely. Zero if both are unknown.
 	Holds Name
 	// Ahead means that the replica cannot be sure that its table is as new as Holds.
 	Ahead  bool
@@ -163,7 +156,6 @@ func (r *Registry) Saw(s Sighting) {
 	r.heard(c, s, now)
 }
 
-// heard records a sign of life of c.
 func (r *Registry) heard(c *client, s Sighting, now time.Time) {
 	reporting := c.reporting(now)
 	switch s.Stream {
@@ -192,7 +184,6 @@ func (r *Registry) heard(c *client, s Sighting, now time.Time) {
 	}
 }
 
-// hold records which table a client has since a time.
 func (r *Registry) hold(c *client, n Name, at time.Time) {
 	if c.Holds != nil && c.Holds.Digest == n.Digest {
 		at = c.Holds.Since
@@ -232,7 +223,6 @@ func (r *Registry) Reported(identity string, address netip.Addr, report *Report)
 
 func (r *Registry) now() time.Time { return r.cfg.Now().UTC() }
 
-// add adds a client, unless a limit is reached.
 func (r *Registry) add(k string, named bool, address netip.Addr, now time.Time) *client {
 	if !r.hasRoom(named, address) && !r.makeRoom(now, named, address) {
 		r.full = r.full || len(r.clients) >= r.cfg.Max
@@ -249,7 +239,6 @@ func (r *Registry) add(k string, named bool, address netip.Addr, now time.Time) 
 	return c
 }
 
-// hasRoom reports whether one more client can be added from an address.
 func (r *Registry) hasRoom(named bool, address netip.Addr) bool {
 	from := r.sources[address]
 	if !named && from.inferred >= MaxInferredPerAddress || named && from.named >= MaxPerAddress {
@@ -272,13 +261,11 @@ func (r *Registry) makeRoom(now time.Time, named bool, address netip.Addr) bool 
 	return r.hasRoom(named, address)
 }
 
-// remove forgets a client.
 func (r *Registry) remove(c *client) {
 	delete(r.clients, c.key)
 	r.count(c, -1)
 }
 
-// move records that a client was heard from an address.
 func (r *Registry) move(c *client, address netip.Addr) {
 	if c.address == address {
 		return
@@ -288,7 +275,6 @@ func (r *Registry) move(c *client, address netip.Addr) {
 	r.count(c, 1)
 }
 
-// count adds n to the count of the client's address.
 func (r *Registry) count(c *client, n int) {
 	from := r.sources[c.address]
 	if c.Inferred {

@@ -12,32 +12,24 @@ import (
 
 // Limits of a report.
 const (
-	MaxReport    = 4 << 10 // bytes of the JSON form
-	maxReason    = 256
-	maxRefused   = 12 // reasons for refused routes
-	maxRefusedID = 32
-	maxSuspects  = 4 // of one client
+	MaxReport   = 4 << 10 // bytes of the JSON form
+	maxReason   = 256
+	maxSuspects = 4 // of one client
 )
 
-// Report is what a client reports, in addition to its [Identity]: after each change and at least every ten seconds. The JSON form
-// is the body of POST /clients.
+// Report is what a client reports, at least every ten seconds. The JSON form is the body of POST /clients.
 type Report struct {
 	Canary bool `json:"-"` // the client belongs to the canary: the server tells it by the path of the report
 
 	Holds Name `json:"holds,omitzero"` // verified and applied by the client; zero if none
 	// HoldsAgo is for how long, in seconds before the report: clocks differ, so times are sent as ages.
 	HoldsAgo float64 `json:"holds_ago_seconds,omitempty"`
-	Fetched  Name    `json:"fetched,omitzero"` // last fetched by its proxy; zero if none
-	// FetchedAgo is how many seconds ago that was.
-	FetchedAgo float64 `json:"fetched_ago_seconds,omitempty"`
-	Applied    Applied `json:"applied,omitempty"`
 	// Rejected is why the client does not accept the table that it was sent; empty if it does.
 	Rejected string `json:"rejected,omitempty"`
-	// Figures are the proxy's figures, and FiguresAgo is how many seconds ago they were read; their Time is not used here.
-	Figures    *Figures `json:"figures,omitempty"`
-	FiguresAgo float64  `json:"figures_ago_seconds,omitempty"`
-	// FiguresError is why the metrics of the proxy cannot be read; empty if they can, or are not read at all.
-	FiguresError string `json:"figures_error,omitempty"`
+	// Refused is how many routes its proxy has refused since it fetched its table.
+	Refused uint64 `json:"refused_routes,omitempty"`
+	// MetricsError is why the metrics of the proxy cannot be read; empty if they can, or are not read at all.
+	MetricsError string `json:"metrics_error,omitempty"`
 	// Proven is the last table with which the client's proxy has run for 30 s; zero if there is none.
 	Proven Name `json:"proven,omitzero"`
 	// Suspects are tables that probably crashed the client's proxy.
@@ -87,17 +79,15 @@ func ReadReport(r io.Reader) (*Report, error) {
 
 // check rejects what none of our clients sends, and makes texts safe to store and to show.
 func (r *Report) check() error {
-	r.Rejected, r.FiguresError = printable(r.Rejected, maxReason), printable(r.FiguresError, maxReason)
-	for _, name := range []*Name{&r.Holds, &r.Fetched, &r.Proven} {
+	r.Rejected, r.MetricsError = printable(r.Rejected, maxReason), printable(r.MetricsError, maxReason)
+	for _, name := range []*Name{&r.Holds, &r.Proven} {
 		if name.IsZero() {
 			*name = Name{} // a revision alone names no table
 		}
 	}
 	switch {
-	case r.Applied != AppliedUnknown && r.Applied != AppliedFetched && r.Applied != AppliedDone:
-		return errors.New(`applied must be "fetched", "applied" or empty`)
-	case !isAge(r.HoldsAgo) || !isAge(r.FetchedAgo) || !isAge(r.FiguresAgo):
-		return errors.New("ages must be seconds, from 0 to one year")
+	case !isAge(r.HoldsAgo):
+		return errors.New("an age must be seconds, from 0 to one year")
 	case r.Pre != nil && (!isAge(r.Pre.Seconds) || !isAge(r.Pre.CleanSeconds) || r.Pre.Differences < 0):
 		return errors.New("pre: times must be seconds, from 0 to one year, and differences must not be negative")
 	case r.Clients != nil && min(r.Clients.Current, r.Clients.Behind, r.Clients.Rejected, r.Clients.Silent) < 0:
@@ -105,21 +95,7 @@ func (r *Report) check() error {
 	case r.Clients != nil && max(r.Clients.Current, r.Clients.Behind, r.Clients.Rejected, r.Clients.Silent) > 1e6:
 		return errors.New("clients: counts must be at most a million")
 	}
-	if err := checkSuspects(r.Suspects); err != nil {
-		return err
-	}
-	if r.Figures == nil {
-		return nil
-	}
-	if len(r.Figures.Refused) > maxRefused {
-		return fmt.Errorf("refused: must have at most %d reasons", maxRefused)
-	}
-	for reason := range r.Figures.Refused {
-		if len(reason) == 0 || len(reason) > maxRefusedID || !isPlain(reason) {
-			return fmt.Errorf("refused: a reason must be 1 to %d letters, digits and _", maxRefusedID)
-		}
-	}
-	return nil
+	return checkSuspects(r.Suspects)
 }
 
 func isAge(seconds float64) bool { return seconds >= 0 && seconds <= (365*24*time.Hour).Seconds() }

@@ -38,7 +38,6 @@ func (r *reporting) Write(p []byte) (int, error) {
 func run(t *testing.T, f func(r *reporting)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reporting{}
-		one := uint64(1)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		reporter := &fleet.Reporter{
@@ -57,13 +56,6 @@ func run(t *testing.T, f func(r *reporting)) {
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				return r.state, !r.none
-			},
-			Figures: func(_ context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied, error) {
-				time.Sleep(time.Second) // a slow proxy
-				if fetched.IsZero() {
-					return nil, fleet.AppliedUnknown, nil
-				}
-				return &fleet.Figures{Updates: &one}, fleet.AppliedDone, nil
 			},
 		}
 		go func() { defer close(done); reporter.Run(ctx) }()
@@ -102,26 +94,6 @@ func TestReportsComeAfterAChangeAndEveryTenSeconds(t *testing.T) {
 		r.pass(3 * time.Second) // one may be in progress
 		if sent := r.pass(time.Minute); len(sent) != 0 {
 			t.Errorf("%d reports to nobody", len(sent))
-		}
-	})
-}
-
-func TestAppliedIsOfTheTableThatWasFetched(t *testing.T) {
-	run(t, func(r *reporting) {
-		r.state.Holds, r.state.Fetched = name(1), name(1)
-		sent := r.pass(15 * time.Second)
-		if last := sent[len(sent)-1]; last.Applied != fleet.AppliedDone || last.Figures == nil || last.FetchedAgo < 1 {
-			t.Errorf("%+v: want what the figures say, and the time that they took", last)
-		}
-		r.state.Fetched = name(2)
-		sent = r.pass(13 * time.Second)
-		for _, one := range sent {
-			if one.Fetched == name(2) && one.Applied == fleet.AppliedDone && one.FiguresAgo > 0.1 {
-				t.Errorf("%+v: the figures are from before", one)
-			}
-		}
-		if last := sent[len(sent)-1]; last.Fetched != name(2) || last.Applied != fleet.AppliedDone {
-			t.Errorf("%+v", last)
 		}
 	})
 }

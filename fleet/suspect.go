@@ -37,8 +37,7 @@ type SuspectTable struct {
 }
 
 const (
-	// SuspectFor is how long a suspect is shown after its last report. No other report ends that earlier: everyone can send one
-	// under any id.
+	// SuspectFor is how long a suspect is shown after its last report. Nothing ends that earlier: everyone can send reports.
 	SuspectFor = 10 * time.Minute
 	// maxSuspectTables limits the list. Tables of the longest-known clients take precedence, because new ids are easily invented.
 	maxSuspectTables = 16
@@ -78,10 +77,8 @@ func (c *client) addSuspects(list []Suspect, now time.Time) {
 	c.Suspects, c.mentioned = kept, len(list) > 0
 }
 
-// over reports whether the suspect is no longer shown.
 func (s Suspect) over(now time.Time) bool { return now.Sub(s.reported) >= SuspectFor }
 
-// showSuspects returns the suspects of the client with their present ages.
 func (c *client) showSuspects(now time.Time) (list []Suspect) {
 	for _, s := range c.Suspects {
 		if !s.over(now) {
@@ -133,8 +130,7 @@ func (r *Registry) Dying() (n int) {
 	return n
 }
 
-// recoveredAfter is how long a client must hold the newest table, and report no suspect, to have recovered: a table is proven in
-// less.
+// recoveredAfter is how long a client must hold the newest table, and report no suspect, to have recovered.
 const recoveredAfter = time.Minute
 
 // dying reports whether the client is live, has suspects, and has not recovered. The caller holds mu.

@@ -40,8 +40,7 @@ func (v *versions) last() version {
 	return v.list[len(v.list)-1]
 }
 
-// after returns the number of versions after the one with the given order, and the time of the first of them. n is -1 if it is no
-// longer known.
+// after returns the number of versions after the one with the order, -1 if unknown, and the time of the first of them.
 func (v *versions) after(order uint64) (n int, at time.Time) {
 	i := sort.Search(len(v.list), func(i int) bool { return v.list[i].order > order })
 	if i == len(v.list) {
@@ -77,7 +76,6 @@ func (r *Registry) CanaryPublished(order uint64, n Name) {
 	r.canaries.add(version{n, order, r.now()})
 }
 
-// versionsOf returns the tables that a client should have.
 func (r *Registry) versionsOf(c *client) *versions {
 	if c.Canary {
 		return &r.canaries
@@ -93,8 +91,7 @@ func (r *Registry) orderOf(c *client, d table.Digest) uint64 {
 	return r.cfg.Order(d)
 }
 
-// judge returns the state of a client. If its table is unknown, versions is -1 and the duration counts from when the client was
-// first known to be behind.
+// judge returns the state of a client. versions is -1 if its table is unknown.
 func (r *Registry) judge(c *client, now time.Time) (s State, versions int, behind time.Duration) {
 	versions, behind = r.lag(c, now)
 	switch {
@@ -136,8 +133,7 @@ func (r *Registry) lag(c *client, now time.Time) (versions int, behind time.Dura
 	return -1, now.Sub(c.Holds.Since)
 }
 
-// look updates the versions of all tables that clients hold: a zone's table may also belong to a later version than the one for
-// which it was named.
+// look updates the versions of all tables that clients hold: a zone's table may also belong to a later version.
 func (r *Registry) look() {
 	for _, c := range r.clients {
 		if c.Holds != nil {

@@ -37,31 +37,26 @@ const (
 	Proxy Kind = "proxy"
 )
 
-// View is the body of GET /clients: the recently heard clients that one replica and its peers know. Fields may be added; existing
-// ones keep their names and meaning.
+// View is the body of GET /clients. Fields may be added; existing ones keep their names and meaning.
 type View struct {
 	Time  time.Time `json:"time"`            // of the answer
 	Table *Table    `json:"table,omitempty"` // served by the answering replica; nil before the first table
-	// Counts are the clients in each state, whatever the request's filter; Total is their sum. They do not include clients behind
-	// relays: see Relays.
+	// Counts are the clients in each state, whatever the filter, without those behind relays; Total is their sum.
 	Counts Counts `json:"counts"`
 	Total  int    `json:"total"`
-	// Zones and Versions are the same counts by zone and by version of the client, sorted by name; an empty name is for clients
-	// that name none. Each has at most the [MaxGroups] largest; the clients of the others are counted under "other".
+	// Zones and Versions are the same counts by zone and by version of the client, the [MaxGroups] largest; an empty name is for
+	// clients that name none.
 	Zones    []Group `json:"zones"`
 	Versions []Group `json:"versions"`
-	// Replicas lists the answering replica first, then its peers, sorted by address. A replica with an error did not answer, and
-	// its clients are missing in this view.
+	// Replicas lists the answering replica first, then its peers by address. The clients of one with an error are missing.
 	Replicas []Replica `json:"replicas"`
-	// Relays contains a summary of each relay's clients. The clients themselves are in Clients only if the peers of the replica
-	// include the relay.
+	// Relays are summaries of the clients of relays, which are in Clients only if the peers of the replica include the relay.
 	Relays []Relay `json:"relays"`
 	// Suspects are tables that probably crashed proxies, as clients reported within [SuspectFor].
 	Suspects []SuspectTable `json:"suspects,omitempty"`
 	// Tables are the last tables that the replica with the newest one served, newest first.
 	Tables []Table `json:"tables"`
-	// Clients are those that match the request, sorted by state (rejected, behind, silent, current), then by id. Truncated means
-	// that more match: Matched in total.
+	// Clients are those that match, by state (rejected, behind, silent, current), then by id. Truncated: of Matched, some are missing.
 	Clients   []Client `json:"clients"`
 	Matched   int      `json:"matched"`
 	Truncated bool     `json:"truncated"`
@@ -92,7 +87,6 @@ func (c *Counts) of(s State) *int {
 
 func (c *Counts) add(s State) { *c.of(s)++ }
 
-// with returns the counts with one more client in a state.
 func (c Counts) with(s State) Counts { c.add(s); return c }
 
 // Total returns the sum of all states.
@@ -150,8 +144,7 @@ type Client struct {
 	Zone    string `json:"zone,omitempty"`
 	Version string `json:"version,omitempty"` // of the client; for a proxy without an identity, its user agent
 	Mode    string `json:"mode,omitempty"`    // False, Pre or Exec, of a sidecar
-	// Inferred means that the client did not identify itself: the data is inferred from its requests and its address. Several
-	// clients behind one address then appear as one.
+	// Inferred means that the client did not identify itself. Several clients behind one address then appear as one.
 	Inferred bool   `json:"inferred,omitempty"`
 	Address  string `json:"address"`         // of the peer of its connection, without the port
 	Replica  string `json:"replica"`         // the replica that heard it last
@@ -163,12 +156,8 @@ type Client struct {
 	State State `json:"state"`
 	// Holds is the client's table according to its requests or reports; nil if it has named none.
 	Holds *Table `json:"holds,omitempty"`
-	// Fetched is the table that its proxy last fetched from the sidecar; nil if unknown.
-	Fetched *Table `json:"fetched,omitempty"`
 	// Proven is the last table with which its proxy has run for 30 s; nil if unknown.
 	Proven *Table `json:"proven,omitempty"`
-	// Applied is how far the proxy has got with Fetched. No proxy reports which table it has applied: see [Applied].
-	Applied Applied `json:"applied,omitempty"`
 	// BehindVersions is how many tables were published after the one that it holds. BehindSeconds is for how long a newer one has
 	// existed. Both are 0 in state Current; BehindVersions is -1 if the table is unknown or too old to count.
 	BehindVersions int     `json:"behind_versions,omitempty"`
@@ -176,46 +165,20 @@ type Client struct {
 	Reason         string  `json:"reason,omitempty"` // in state Rejected, also if it is silent now, in the client's words
 
 	age time.Duration // since it was heard, by the clock of the replica that heard it
-	// Reported is when it last reported; zero if never. Fetched, Applied, Reason and Figures are from that report.
+	// Reported is when it last reported; zero if never. Proven, Reason, Refused and MetricsError are from that report.
 	Reported time.Time `json:"reported,omitzero"`
 
 	FirstHeard      time.Time `json:"first_heard"`
 	LastHeard       time.Time `json:"last_heard"`
 	IntervalSeconds float64   `json:"interval_seconds"` // normal time between signs of life; Silent after three of them
-	// Figures are the figures of a sidecar's proxy; nil if its metrics could not be read.
-	Figures *Figures `json:"figures,omitempty"`
-	// FiguresError is why they could not be read; empty if they could, or were not read at all.
-	FiguresError string `json:"figures_error,omitempty"`
+	// Refused is how many routes its proxy has refused since it fetched its table.
+	Refused uint64 `json:"refused_routes,omitempty"`
+	// MetricsError is why the metrics of its proxy cannot be read; empty if they can, or are not read at all.
+	MetricsError string `json:"metrics_error,omitempty"`
 	// Pre is how its two tables compared in its last report, in mode Pre; nil if unknown.
 	Pre *Pre `json:"pre,omitempty"`
 	// Suspects are the tables that probably crashed its proxy, as reported within [SuspectFor].
 	Suspects []Suspect `json:"suspects,omitempty"`
-}
-
-// Applied is how far a proxy is with the table that it fetched.
-type Applied string
-
-// The values of Applied.
-const (
-	// AppliedUnknown means that the proxy's figures are unknown, or that it has not fetched a table.
-	AppliedUnknown Applied = ""
-	// AppliedFetched means that the proxy has fetched the table, but has not shown that it applied it.
-	AppliedFetched Applied = "fetched"
-	// AppliedDone means that the proxy has applied a table after it fetched this one.
-	AppliedDone Applied = "applied"
-)
-
-// Figures are taken from a proxy's metrics. Counters count since its start. A figure that its metrics do not have is nil.
-type Figures struct {
-	Time      time.Time `json:"time"`                // when they were read
-	Started   time.Time `json:"-"`                   // when the proxy was started; zero if unknown. It is not reported
-	Routes    *uint64   `json:"routes,omitempty"`    // valid ones in its table
-	Updates   *uint64   `json:"updates,omitempty"`   // tables applied
-	LastApply time.Time `json:"last_apply,omitzero"` // when it began to process its table; whole seconds
-	// Refused is how many routes the proxy has refused by reason since its start. A proxy never decreases it, so only growth
-	// matters, not the number itself. RefusedNew is how many were added in total since the proxy fetched its table.
-	Refused    map[string]uint64 `json:"refused,omitempty"`
-	RefusedNew uint64            `json:"refused_new,omitempty"`
 }
 
 // MaxGroups is how many zones and versions a View contains at most.

@@ -60,20 +60,10 @@ func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (fail
 // attempt reads, compiles, judges and publishes. If it fails or panics, the served table stays.
 func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	start := time.Now()
-	trace := p.cfg.Trace(start) // before the publisher is told about the read
-	result, seen := resultError, table.Read{}
 	defer func() {
-		reason := ""
 		if v := recover(); v != nil {
 			f = &failure{failedPanic, fmt.Errorf("panic: %v", v), debug.Stack()}
 		}
-		if f != nil {
-			result, reason = resultError, f.reason
-		}
-		if reason == failedRead && ctx.Err() != nil {
-			result, reason = "", "" // the end of the loop is not a failure
-		}
-		trace.End(result, reason, kube.Revision(seen.Oldest), kube.Revision(seen.Newest))
 	}()
 	attempt := p.cfg.Publisher.Begin()
 	snapshot, err := p.cfg.Source.Read(ctx, o)
@@ -82,19 +72,17 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	}
 	at := time.Now()
 	p.cfg.Metrics.duration.WithLabelValues(phaseRead).Observe(at.Sub(start).Seconds())
-	trace.Phase(phaseRead, start, at)
 	if err != nil {
 		return readFailure(err)
 	}
-	seen = readOf(snapshot, o, at)
+	seen := readOf(snapshot, o, at)
 	repeated := p.compile(snapshot, seen)
-	trace.Phase(phaseCompile, at, time.Now())
 	c := publish.Candidate{Table: p.candidate, Read: seen, Snapshot: snapshot, Origin: p.cfg.Origin}
 	if p.cfg.Settle != nil && p.firstOffer() {
 		beside, _, _ := p.cfg.Publisher.Comparison()
 		p.cfg.Settle(ctx, beside, c.Table)
 	}
-	result = p.offer(attempt, c, repeated)
+	p.offer(attempt, c, repeated)
 	p.update(func(s *api.Source) {
 		s.LastSuccess, s.Failures, s.LastError = at, 0, ""
 		s.Revision = seen.Newest
@@ -135,8 +123,8 @@ func (p *Poller) compile(s *kube.Snapshot, seen table.Read) (repeated bool) {
 }
 
 // offer offers the candidate to the publisher, and logs the outcome. repeated means that the candidate is the same as in the
-// previous read. The result is the label of the metric.
-func (p *Poller) offer(attempt *publish.Attempt, c publish.Candidate, repeated bool) (result string) {
+// previous read.
+func (p *Poller) offer(attempt *publish.Attempt, c publish.Candidate, repeated bool) {
 	if served := p.cfg.Publisher.Table(); served != nil && served.Equal(c.Table) {
 		c.Table = served // without a change in the source the ETag does not change
 	}
@@ -154,7 +142,7 @@ func (p *Poller) offer(attempt *publish.Attempt, c publish.Candidate, repeated b
 		p.update(func(s *api.Source) { s.EmptyTotal++ })
 		p.log.Info(LogRoutesEmpty)
 	}
-	result = resultChanged
+	result := resultChanged
 	switch o.Result {
 	case publish.Held:
 		result = resultHeld
@@ -163,7 +151,6 @@ func (p *Poller) offer(attempt *publish.Attempt, c publish.Candidate, repeated b
 		p.confirmed(o.Now)
 	}
 	p.cfg.Metrics.polls.WithLabelValues(result).Inc()
-	return result
 }
 
 // confirmed records that a read has shown the served table. It logs that the first time.

@@ -101,11 +101,8 @@ type Config struct {
 	// Reviewed sends a value when a review may have another result: then the Poller reads at once. It may be nil. Offering what
 	// was read last would not do: a cache must not take it for a newer read.
 	Reviewed <-chan struct{}
-	// Trace begins the trace of a read, before [publish.Publisher.Begin] is called for it. Tables of the read are published
-	// before the trace ends. nil turns tracing off.
-	Trace   func(began time.Time) ReadTrace
-	Logger  *slog.Logger // nil means no log
-	Metrics *Metrics     // nil means none
+	Logger   *slog.Logger // nil means no log
+	Metrics  *Metrics     // nil means none
 }
 
 // Poller is the read loop. Create it with [New].
@@ -136,9 +133,6 @@ func New(cfg Config) (*Poller, error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
-	}
-	if cfg.Trace == nil {
-		cfg.Trace = func(time.Time) ReadTrace { return untraced{} }
 	}
 	p := &Poller{cfg: cfg, log: cfg.Logger.With("component", "poller"), recheck: make(chan struct{}, 1)}
 	if cfg.ProbeInterval > 0 {
@@ -264,22 +258,6 @@ func (p *Poller) Accept(a publish.Acceptance) (*table.Table, error) {
 	}
 	return t, err
 }
-
-// ReadTrace is told the progress of one read, by the goroutine that makes it. Its methods must not block.
-type ReadTrace interface {
-	// Phase reports that a phase has ended: read or compile.
-	Phase(name string, began, ended time.Time)
-	// End is called last. The result is the label of the read in routesrv_polls_total, and the reason is the label in
-	// routesrv_poll_failures_total, empty unless the result is error. The revisions are the lowest and the highest of the lists,
-	// 0 after a failure. An empty result means that the read was abandoned because the loop ends.
-	End(result, reason string, oldest, newest kube.Revision)
-}
-
-// untraced is the trace of a read without tracing.
-type untraced struct{}
-
-func (untraced) Phase(string, time.Time, time.Time)               {}
-func (untraced) End(string, string, kube.Revision, kube.Revision) {}
 
 // recheckGap is the minimum time between the start of a read and one requested by [Poller.Recheck]: clients can cause rechecks,
 // and must not overload the source. A failing source is not read early at all.

@@ -7,8 +7,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Accept publishes what is held at once: the table or the list of kept objects that the digest names. Objects kept later are not
-// accepted. The error is [ErrNothingHeld], a [*HeldError], or [ErrNotKept].
+// Accept publishes at once what the digest names: a table, or kept objects. The error is [ErrNothingHeld], a [*HeldError], or
+// [ErrNotKept].
 func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,8 +45,7 @@ func (p *Publisher) accepted(was *standing, a Acceptance) (decision, error) {
 	return d, nil
 }
 
-// withObjects returns the decision to serve the newest table with the kept objects of a list, or without them if objects are unknown or the compiler
-// panics.
+// withObjects returns the decision to serve the newest table, with the kept objects of a list if they are known and compile.
 func (p *Publisher) withObjects(list keptList) decision {
 	s := p.situation(p.newest)
 	if p.policy.builder == nil || p.newest.Snapshot == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// losses are the objects that lost all their routes and the services that lost their endpoints within the window, and whose loss
-// was published because it was below the limit. They are restored if more losses follow. It is immutable.
+// losses are what was lost within the window and published, because it was below the limit. Further losses restore them. It
+// is immutable.
 type losses map[kube.Ref]lostObject
 
 // lostObject is an object as it was served last: an Ingress or RouteGroup, or a service.
@@ -55,9 +55,8 @@ func (p *policy) remember(s *situation, d *decision, loss *guard.Loss, lost lost
 	return next
 }
 
-// lostObjects returns new entries for the objects that lose all their routes in a suspicious table, or make it grow: those that change now, and those
-// that were lost within the window. If partly is set, they are the objects that lose any request. What another replica keeps is kept as well,
-// if it is lost here.
+// lostObjects returns new entries for objects that lose all their routes in a suspicious table, or make it grow, now or
+// within the window; if partly is set, for those that lose any request; and for those that another replica keeps.
 func (p *policy) lostObjects(s *situation, d *decision, loss *guard.Loss, partly bool) (found keptList) {
 	if loss.Reason == "" && len(s.peers) == 0 {
 		return nil
@@ -124,8 +123,7 @@ func (p *policy) lostNow(before *kube.Snapshot, d *decision, loss *guard.Loss, p
 	}
 }
 
-// lostServices returns the services, kept ones among them, that had endpoints and have none in the newest snapshot. It is called only if that
-// matters.
+// lostServices returns the services, kept ones among them, that had endpoints and have none in the newest snapshot.
 type lostServices func() map[kube.ServiceKey]bool
 
 func (p *policy) lostServices(s *situation, newest *kube.Snapshot) lostServices {

@@ -8,16 +8,10 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Log messages about state taken over from an earlier process or another replica.
-const ()
-
-// Boot serves the table of the last-known-good file, marked stale, if there is a usable one. limit is the maximum size of the
-// table in bytes. names returns the ETags that servers have for it, and may be nil. Call Boot before the first offer. It does
-// nothing if a table is already served. Boot also resumes the holds and kept objects of an earlier process, whether there is a usable table
-// or not.
-//
-// Boot never fails: the log and the status report problems. It never blocks on the path: a torn, truncated, foreign, oversized or
-// unreadable file, a folder or a FIFO is set aside, or left alone if that is impossible.
+// Boot serves the table of the last-known-good file, marked stale, and resumes the holds and kept objects of an earlier
+// process. limit is the maximum size of the table in bytes; names returns the ETags that servers have for it, and may be nil.
+// Call Boot before the first offer. Boot never fails, and never blocks on the path: anything but a whole file of ours is set
+// aside, or left alone if that is impossible.
 func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	f := p.file
 	if f.cfg.Path == "" || p.Served() != nil {
@@ -55,8 +49,8 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	f.mu.Unlock()
 }
 
-// takeOver continues with the entries of another process, except ended entries for the whole table: the list may be older than
-// the last served table, so they must not release a later loss. The caller holds mu.
+// takeOver continues with the entries of another process, except ended ones for the whole table, which must not release a
+// later loss. The caller holds mu.
 func (p *Publisher) takeOver(list keptList) {
 	now := time.Now()
 	list = list.where(func(k *Kept) bool { return k.Kind != kindTable || !k.over(now) })
@@ -72,9 +66,8 @@ func (p *Publisher) takeOver(list keptList) {
 	p.show(&standing{list: list, digest: list.objects().acceptable().digest()})
 }
 
-// TakeOver keeps the objects that another replica keeps, so that the first table of this process includes them. Call it before
-// the first offer. If this process already has entries, it takes over only the freezes and pins, which replace its own: an
-// operator may have changed them while it was down.
+// TakeOver keeps what another replica keeps, so that the first table of this process includes it. Call it before the first
+// offer. A process that has entries takes over only freezes and pins: an operator may have changed them while it was down.
 func (p *Publisher) TakeOver(list []*Kept) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,10 +81,9 @@ func (p *Publisher) TakeOver(list []*Kept) {
 	p.takeOver(theirs)
 }
 
-// Adopt sets what the other replicas keep: an object kept by a guard there is also kept here if it is lost here, at the version
-// last served here. Replicas read at different moments, so an accident may exceed the limits of only one of them. A change that
-// soaks there soaks here from the same time on, so that all replicas promote it together. Only the names and times of the entries
-// are used.
+// Adopt sets what the other replicas keep: an object that a guard keeps there is also kept here if it is lost here, since an
+// accident may exceed the limits of only one replica. A change soaks here from the same time on as there, so that all promote
+// it together.
 func (p *Publisher) Adopt(list []*Kept) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,8 +100,8 @@ func Accidents(list []*Kept) []*Kept {
 	})
 }
 
-// Tend retries failed writes, and writes from time to time when the served table was last known to be current. A producer calls it
-// after each attempt, whatever its result.
+// Tend retries failed writes, and records from time to time when the served table was read. A producer calls it after each
+// attempt.
 func (p *Publisher) Tend() {
 	p.mu.Lock() // otherwise this write could come after the write of a newer table
 	defer p.mu.Unlock()
@@ -118,8 +110,7 @@ func (p *Publisher) Tend() {
 	}
 }
 
-// Flush writes the last-known-good file and when its table was last known to be current, and waits a limited time for that. Call it when
-// the process ends.
+// Flush writes what the last-known-good file lacks, and waits a limited time for that. Call it when the process ends.
 func (p *Publisher) Flush() {
 	p.mu.Lock() // Accept may be running
 	defer p.mu.Unlock()
@@ -130,8 +121,8 @@ func (p *Publisher) Flush() {
 	p.file.wait()
 }
 
-// Prove writes a table with which a proxy has run to the last-known-good file: see FileConfig.Unproven. It neither judges nor
-// serves the table, and may be called while a sink runs. Call it after Boot.
+// Prove writes a table with which a proxy has run to the last-known-good file: see FileConfig.Unproven. A sink may be
+// running. Call it after Boot.
 func (p *Publisher) Prove(c Candidate) { p.file.prove(c) }
 
 // File returns the state of the last-known-good file; nil if there is none.

@@ -14,8 +14,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Builder compiles snapshots in which some objects are kept. The Publisher calls its methods only during an offer or a command.
-// Package poller implements it.
+// Builder compiles snapshots in which some objects are kept. It is used only during an offer or a command. Package poller
+// implements it.
 type Builder interface {
 	// CompileBeside returns the routes of a snapshot other than the newest one; see [compile.Compiler.CompileBeside].
 	CompileBeside(s *kube.Snapshot) table.List
@@ -125,8 +125,8 @@ func (s *situation) tableOf(c Candidate, routes table.List) *table.Table {
 	return served
 }
 
-// withRoutes returns the routes of a build, with kept routes as they are served, or removed. A route missing in the build has
-// lost its endpoints because its service was deleted, so it is not served either.
+// withRoutes returns the routes of a build, with kept routes as they are served, or removed. A route that the build lacks has
+// lost its service.
 func (s *situation) withRoutes(routes table.List, list keptList) table.List {
 	list = list.where(func(k *Kept) bool { return len(k.Routes) > 0 })
 	if len(list) == 0 {
@@ -157,8 +157,8 @@ func (s *situation) withRoutes(routes table.List, list keptList) table.List {
 	return routes
 }
 
-// asServed returns a route with its served predicates and filters and its current backend. If either version has no endpoints,
-// its filters produce the response, so filters and backend stay together.
+// asServed returns a route with its served predicates and filters and its current backend. Without endpoints, the filters
+// produce the response and stay with the backend.
 func asServed(was, is *table.Route) *table.Route {
 	old, oldErr := was.Parse()
 	now, nowErr := is.Parse()
@@ -180,8 +180,8 @@ func (p *policy) ownersOf(s *kube.Snapshot, ids []string) map[string]kube.Ref {
 	return p.builder.OwnersOf(ids)
 }
 
-// otherFilters returns an entry with the default filters of the fleet, if the next ones are others; nil if not, or if they are
-// unknown.
+// otherFilters returns an entry with the fleet's default filters if the next ones differ; otherwise, or if they are unknown,
+// nil.
 func (s *situation) otherFilters(next *kube.DefaultFilters) *Kept {
 	k := &Kept{Ref: filtersRef}
 	if served := s.served.Snapshot; served != nil {

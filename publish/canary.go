@@ -15,14 +15,12 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// ReasonCanary means that the newest version of an object soaks: it is served to the canary but not yet to the fleet. Or it was
-// halted and is served to neither.
+// ReasonCanary means that the newest version soaks, on the canary alone, or was halted and is served to neither.
 const ReasonCanary guard.Code = "canary"
 
 const (
 	byCanary = "canary" // the author of an entry that soaks
-	// maxSoaks is the number of soak times after which a constantly changing object, or a change without a query result, is
-	// promoted.
+	// maxSoaks is how many soak times a constantly changing object, or a change without a verdict, waits at most.
 	maxSoaks = 3
 	deleted  = "deleted" // the signature of an object that does not exist
 )
@@ -50,8 +48,8 @@ type Verdict struct {
 // answers reports whether the query has judged a change since it is on the canary.
 func (v *Verdict) answers(k *Kept) bool { return !v.Err && v.At.After(k.Since) }
 
-// aside returns the entries of the canary about the newest versions of their objects that the guard need not judge: those that
-// were halted, and those whose loss it has judged, at the latest a window ago.
+// aside returns the entries of the canary that the guard need not judge: halted ones, and those whose loss it judged within a
+// window.
 func (p *policy) aside(s *situation, wanted Candidate) keptList {
 	entries := s.list.soaking()
 	if p.canary.Soak == 0 || len(entries) == 0 {
@@ -84,8 +82,8 @@ func (p *policy) seen(k *Kept, newest kube.Object, wanted Candidate) string {
 	return p.builder.Signature(newest)
 }
 
-// split removes soaking changes from the table of a decision. aside are the entries in its list that the guard need not judge,
-// and due the ended guard entries.
+// split removes soaking changes from the table of a decision. aside are its entries that the guard need not judge, due its
+// ended ones.
 func (p *policy) split(s *situation, d *decision, aside, due keptList) {
 	list := d.list.others()
 	if p.canary.Soak == 0 {
@@ -110,8 +108,7 @@ func (p *policy) split(s *situation, d *decision, aside, due keptList) {
 	}
 }
 
-// soaking returns an entry for each object whose routes differ between canary and fleet in anything but endpoints. The decision
-// has the entries of all other reasons, and gets the ended entries.
+// soaking returns an entry for each object whose routes differ between canary and fleet in anything but endpoints.
 func (p *policy) soaking(s *situation, d *decision, due keptList) (entries keptList) {
 	list, changed := d.list, keptList(nil)
 	like := list // compares all objects with the same default filters
@@ -162,8 +159,8 @@ func (p *policy) soaking(s *situation, d *decision, due keptList) (entries keptL
 	return entries.sorted()
 }
 
-// differing returns the objects that are not the same in the fleet's snapshot and in the newest one, nil for an object that is
-// missing in one of them. If the fleet's is unknown, it returns the objects in the list.
+// differing returns the objects that differ between the fleet's snapshot, or else the list, and the newest one; nil for a
+// missing one.
 func (s *situation) differing(next *kube.Snapshot) (was, newest map[kube.Ref]kube.Object) {
 	was, newest = make(map[kube.Ref]kube.Object), make(map[kube.Ref]kube.Object)
 	if s.served.Snapshot == nil {
@@ -185,8 +182,8 @@ func (s *situation) differing(next *kube.Snapshot) (was, newest map[kube.Ref]kub
 	return was, newest
 }
 
-// changes reports whether two versions of an object have different routes with the same services. A route without endpoints hides
-// its filters, so such versions count as different if anything differs.
+// changes reports whether two versions have different routes with the same services. A route without endpoints hides its
+// filters, so then any difference counts.
 func (p *policy) changes(old, now kube.Object) bool {
 	var texts [2][]string
 	hidden := false
@@ -206,8 +203,8 @@ func (p *policy) changes(old, now kube.Object) bool {
 // noEndpointsText is in the text of routes without endpoints, which answer 502.
 const noEndpointsText = `inlineContent("no endpoints")`
 
-// changedRoutes returns entries for the objects that have not changed but whose routes differ from the fleet's, for example
-// because a service was created. A removed route has lost its service.
+// changedRoutes returns entries for unchanged objects whose routes differ from the fleet's, for example because a service was
+// created.
 func (p *policy) changedRoutes(s *situation, d *decision, list keptList, others func(kube.Ref) bool) (entries keptList) {
 	served := s.served.Table
 	if served == nil || s.first {

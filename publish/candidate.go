@@ -37,8 +37,8 @@ type Served struct {
 	Candidate
 	// Committed is when this process began to serve the table. Confirmed is when a read last showed it; zero if none has.
 	Committed, Confirmed time.Time
-	// Initialized is when the Publisher first served a table that a read had shown, and Updated when it last began to serve a different
-	// one. Zero means never.
+	// Initialized is when a table that a read had shown was first served, and Updated when the served table last changed;
+	// zero if never.
 	Initialized, Updated time.Time
 	// Stale means that the table comes from the last-known-good file and no read has shown it yet.
 	Stale bool
@@ -66,8 +66,7 @@ type Outcome struct {
 	Result Result
 	// Before is the table served before; nil if there was none.
 	Before *table.Table
-	// Now is the table served now; nil if there is none. It can be new even while objects are kept: everything
-	// else is still updated.
+	// Now is the table served now; nil if there is none. It can be new even while objects are kept.
 	Now *table.Table
 }
 
@@ -77,8 +76,8 @@ type State struct {
 	Lost Lost
 }
 
-// Lost counts the hosts that were lost within the window of the guard and are not served, because too few were lost at a time. The zero value means
-// no loss that is worth a warning.
+// Lost counts the hosts that were lost within the window of the guard, and published. The zero value means no loss worth a
+// warning.
 type Lost struct {
 	Hosts, Of int
 	Since     time.Time

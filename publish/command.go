@@ -10,9 +10,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Steer carries out an order at once, with the objects of the last read. What a pin removes is no accident, so the guard does not
-// keep it; what the end of a freeze or pin would remove is judged like any change. Steer returns [ErrNotSteered], or an error if
-// only tables are known or the order could not be made durable: then nothing has changed.
+// Steer carries out an order at once, with the objects of the last read. What a pin removes is no accident; what its end
+// removes is judged like any change. After an error, such as [ErrNotSteered], nothing has changed.
 func (p *Publisher) Steer(o Order) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,8 +49,8 @@ func (p *Publisher) recordOrder(o Order) {
 	p.cfg.Decided(d)
 }
 
-// Preview returns the served table, and the one that would be served after an order, unless the guard or a review keeps some of it. The error is as
-// of Steer.
+// Preview returns the served table, and the one after an order if neither guard nor review objects. It has the errors of
+// Steer.
 func (p *Publisher) Preview(o Order) (before, after *table.Table, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,15 +69,15 @@ func (p *Publisher) Preview(o Order) (before, after *table.Table, err error) {
 	return p.Table(), p.policy.build(&s, wanted, others.without(entries)).table, nil
 }
 
-// Orders returns the freezes and pins in force, the newest first, and a digest of them: replicas with the same ones have the same. It is zero if
-// there are none. The caller owns the slice, not what it has.
+// Orders returns the freezes and pins in force, the newest first, and a digest that is equal on replicas with the same ones;
+// zero without any.
 func (p *Publisher) Orders() ([]*Kept, table.Digest) {
 	list := p.standing.Load().list
 	return list.freezesAndPins().newestFirst(), list.orderDigest()
 }
 
-// TableOf returns the table that would be served if teams had requested something else, with the backends of the last read and without what
-// is kept. It returns an error if nothing was read yet, or if only tables are known.
+// TableOf returns the table of another intent, with the backends of the last read and nothing kept. It fails before the first
+// read, and where only tables are known.
 func (p *Publisher) TableOf(intent *kube.Intent) (*table.Table, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

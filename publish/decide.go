@@ -8,9 +8,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// decide returns what of the newest read is served: everything except the objects kept by the list, or nothing if objects are
-// unknown or keeping them does not help. An object is kept for the first of these reasons that applies: pin, freeze, trial,
-// takeover, guard.
+// decide returns what of the newest read is served. An object is kept for the first reason that applies: pin, freeze, trial,
+// takeover, guard. The whole table is held if objects are unknown, or if keeping them does not help.
 func (p *policy) decide(s situation) decision {
 	list, over := s.list.inForce(s.now)
 	s.list = list

@@ -18,8 +18,8 @@ func decisionOf(what string, t *table.Table, list keptList) api.Decision {
 // ShownDecisions is how many decisions /status shows.
 const ShownDecisions = 20
 
-// Decisions remembers the last decisions for /status. The log has all of them, and so has the history of a route server, which survives a restart.
-// The zero value is ready for use. All methods are safe for concurrent use.
+// Decisions remembers the last decisions for /status; the log and the history have all of them. The zero value is ready for
+// use. All methods are safe for concurrent use.
 type Decisions struct {
 	mu   sync.Mutex
 	list []api.Decision // newest first

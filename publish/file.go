@@ -29,8 +29,8 @@ const (
 const (
 	// fileWait is how long shutdown waits for the disk.
 	fileWait = 5 * time.Second
-	// fileEvery is the minimum time between two writes of the last-known-good table: after a crash it may be that old. The
-	// first table of a process is written at once, and so are plain files, which a proxy reads.
+	// fileEvery is the minimum time between writes of the last-known-good table, except for the first one. Plain files are
+	// written at once.
 	fileEvery = 30 * time.Second
 	// fileRetry is how long after a failed write to retry, if no new table comes before.
 	fileRetry = 30 * time.Second
@@ -39,8 +39,7 @@ const (
 )
 
 const (
-	// LastKnownGoodFile is the name of the last-known-good file in a state folder, on route servers, relays and data planes. It
-	// is a valid eskip document.
+	// LastKnownGoodFile is the name of the last-known-good file in a state folder. It is a valid eskip document.
 	LastKnownGoodFile = "table.eskip"
 	// LastKnownGoodName is what logs and metrics call it.
 	LastKnownGoodName = "last_known_good"
@@ -50,13 +49,13 @@ const (
 type FileConfig struct {
 	// Name is what logs and metrics call the file.
 	Name string
-	// Path is the path of the file; empty means no file. The mode of the file is 0600. If its folder does not exist, it is
-	// created with mode 0700, but not for a plain file.
+	// Path is the path of the file; empty means no file. Its mode is 0600. A missing folder is created with mode 0700, unless
+	// Plain is set.
 	Path string
 	// Plain omits the metadata: the file has only the routes, for a proxy that reads it. A plain file is never loaded.
 	Plain bool
-	// Unproven reports whether the file must not have a table yet: then it keeps the table before, until Publisher.Prove. It
-	// is called with locks held, and must not call the Publisher. nil means that no table has to be proven.
+	// Unproven reports whether the file must not have a table until Publisher.Prove. It is called with locks held. nil means
+	// that all tables are proven.
 	Unproven func(table.Digest) bool
 }
 
@@ -76,14 +75,13 @@ type content struct {
 	read   time.Time // the last read that showed the table
 }
 
-// stateDiffers reports whether the state beside the table has to be written where the disk has other content. The state
-// tells of the table on the disk, so it has no newer read of another.
+// stateDiffers reports whether the disk lacks the time of the last read. The state belongs to the table on the disk.
 func (c *content) stateDiffers(disk *content) bool {
 	return c.table == disk.table && c.read.After(disk.read)
 }
 
-// file keeps a file and the state beside it up to date: its writer writes whatever differs from the disk, a table at most
-// every fileEvery. Without a path, all methods do nothing.
+// file keeps a file and the state beside it up to date, a table at most every fileEvery. Without a path, all methods do
+// nothing.
 type file struct {
 	// set before use, read only
 	cfg     FileConfig
@@ -238,8 +236,7 @@ func (f *file) claim() error {
 	return err
 }
 
-// wrote records the result of an attempt to write. It logs only changes between success and failure, and counts failures,
-// and successes of a table.
+// wrote records, counts and, if its result is new, logs an attempt to write.
 func (f *file) wrote(err error, table bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -301,9 +298,8 @@ func (f *file) status() *api.File {
 	return s
 }
 
-// load returns the table of a last-known-good file of at most limit bytes, or nil. Nothing found at its path or its folder's
-// path prevents the start: a file that cannot be trusted is set aside. load returns an error if there is neither a table nor room
-// for one.
+// load returns the table of a last-known-good file of at most limit bytes, or nil: a file that cannot be trusted is set
+// aside. It returns an error if there is no room for a table either.
 func (f *file) load(limit int64) (t *table.Table, meta table.FileMeta, err error) {
 	if err := f.makeFolder(); err != nil {
 		return nil, table.FileMeta{}, err

@@ -11,8 +11,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// holder judges tables by the rules of package guard, and decides how long a whole table is held. A Publisher has one, and so has each move
-// of a [Switch].
+// holder judges tables by the rules of package guard, and decides how long a whole table is held.
 type holder struct {
 	guard  *guard.Guard
 	hold   time.Duration // how long an entry of the guard lasts
@@ -28,8 +27,7 @@ func newHolder(cfg guard.Config) (holder, error) {
 	return holder{judge, cmp.Or(cfg.Hold, guard.DefaultHold), cmp.Or(cfg.Window, guard.DefaultWindow), cfg.Manual}, nil
 }
 
-// until returns when an entry created now expires: never if the newest table has no routes of objects, since serving the last
-// ones is better than serving none.
+// until returns when an entry created now expires: never if the newest table has no routes of objects.
 func (h *holder) until(reason guard.Code, now time.Time) time.Time {
 	if h.manual || reason.Endless() {
 		return time.Time{}
@@ -37,16 +35,15 @@ func (h *holder) until(reason guard.Code, now time.Time) time.Time {
 	return now.UTC().Add(h.hold)
 }
 
-// judge compares a table with the served one. list is what is kept and held so far. aged means that the served table comes from a
-// file older than a hold.
+// judge compares a table with the served one. list is kept or held; aged means that the served table comes from a file older
+// than a hold.
 func (h *holder) judge(served, t *table.Table, list keptList, aged bool, now time.Time) *guard.Loss {
 	since, _ := list.guarded().times()
 	return h.guard.Judge(served, t, guard.Held{Since: since, Ongoing: !list.objects().accident(now, h.window).IsZero(), Aged: aged}, now)
 }
 
-// holdTable returns the entries that hold a table with a loss, from list and new ones; none if the table can be served. Then due
-// are the expired entries. They end together: when everything that they were created for is back (a half-done restore is not
-// published, however little is missing), or when the last of them expires.
+// holdTable returns the entries that hold a table with a loss, and the new ones among them; or the ended ones (due). Entries
+// end together: when everything is back, however little is missing, or when the last of them expires.
 func (h *holder) holdTable(list keptList, loss *guard.Loss, now time.Time) (held, fresh, due keptList) {
 	held = list.tables()
 	var reasons []guard.Code

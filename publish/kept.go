@@ -11,9 +11,9 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Kept is an entry of the list of exceptions: an object that is served at an earlier version than the newest one, or not yet. The object is
-// an Ingress, a RouteGroup, the default filters, or a Service with its endpoints. An entry is immutable, so its end is fixed when it is created.
-// Where only tables are known, an entry holds the whole table. The list on disk and the answer to replicas use the JSON form.
+// Kept is an entry of the list of exceptions: an Ingress, RouteGroup, Service with its endpoints, or the default filters,
+// served at an earlier version than the newest one or not yet; where only tables are known, the whole table. An entry is
+// immutable, so its end is fixed when it is created. The JSON form is on disk and for replicas.
 type Kept struct {
 	kube.Ref
 	// Reason and Detail explain why; By is "guard", the reason of a review, or the operator.
@@ -31,8 +31,7 @@ type Kept struct {
 	Deleted bool `json:"deleted,omitempty"`
 	// Soak is set for [ReasonCanary].
 	Soak *Soak `json:"soak,omitempty"`
-	// Routes are the ids of routes that stay as served, or out of the table, although only something that the object refers to has
-	// changed.
+	// Routes stay as served, or out of the table, although only something that the object refers to has changed.
 	Routes []string `json:"routes,omitempty"`
 
 	// The served version. All are nil for an object that is not served yet, and if Routes is set.

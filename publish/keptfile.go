@@ -25,11 +25,8 @@ const (
 	keptWait = 2 * time.Second
 )
 
-// Messages of the log.
-const ()
-
-// keptFile has the list of exceptions, with a checksum. It does not depend on the last-known-good file, so a damaged table does not
-// publish an accident. Without a path all methods do nothing. It is safe for concurrent use.
+// keptFile has the list of exceptions, apart from the last-known-good file, so that a damaged table does not publish an
+// accident. Without a path all methods do nothing. It is safe for concurrent use.
 type keptFile struct {
 	path   string
 	log    *slog.Logger
@@ -162,8 +159,7 @@ func DecodeKept(text []byte) ([]*Kept, error) {
 	return list.sorted(), nil
 }
 
-// ReadKept reads the list that another replica answers with. It returns an error if the list is too long, or the error of
-// [DecodeKept].
+// ReadKept reads the list of another replica. It fails for more than [MaxKept] bytes, and as [DecodeKept] does.
 func ReadKept(r io.Reader) ([]*Kept, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxKept+1))
 	if err != nil {

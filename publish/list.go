@@ -139,8 +139,8 @@ func (l keptList) names() string {
 	return text
 }
 
-// apply returns the newest snapshot with the kept objects at their versions. Kept services lose addresses that now belong to
-// others: the returned list has the services without them.
+// apply returns the newest snapshot with the kept objects at their versions, and the list without addresses that now belong
+// to others.
 func (l keptList) apply(newest *kube.Snapshot) (*kube.Snapshot, keptList) {
 	if len(l) == 0 {
 		return newest, nil

@@ -23,8 +23,8 @@ func (a *Attempt) Offer(c Candidate) Outcome {
 	return a.offer(c)
 }
 
-// OfferSeen is Offer for a producer that requested the difference to the state it had seen. If the Publisher's state has changed
-// since, the result is [Overtaken] and nothing changes.
+// OfferSeen is Offer after a request for the difference from a state. If that is no longer the state, the result is
+// [Overtaken].
 func (a *Attempt) OfferSeen(seen View, c Candidate) Outcome {
 	a.publisher.mu.Lock()
 	defer a.publisher.mu.Unlock()

@@ -12,11 +12,9 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Reasons of operators, in addition to the reasons of package guard and of reviews. They end at a chosen time or with a release.
-//
-// A freeze is an entry of the list itself, about all objects, the objects of a namespace, or one. An object that changes during a
-// freeze is kept at its frozen version, as an entry with the same reason. A pin is an entry of one object at some version. An
-// object has the version of its pin, else of a freeze, else the version that reviews and the guard allow.
+// Reasons of operators, which end at a chosen time or with a release. A freeze is an entry about all objects, the objects of a
+// namespace, or one; an object that changes meanwhile gets its own entry with the same reason. A pin is an entry of one
+// object.
 const (
 	ReasonFreeze guard.Code = "freeze" // the object changed while it was frozen
 	ReasonPin    guard.Code = "pin"    // an operator has chosen its version
@@ -26,9 +24,6 @@ const kindFreeze kube.Kind = "Freeze"
 
 // allNames is the name of the freeze of all objects, or of all objects of a namespace.
 const allNames = "all"
-
-// Messages of the log.
-const ()
 
 // Scope selects the objects of a command: one, a namespace's, or, as its zero value, all.
 type Scope kube.Ref
@@ -72,8 +67,8 @@ func FreezeOf(k *Kept) (s Scope, isFreeze bool) {
 
 // Order is a decision of an operator about objects.
 type Order struct {
-	// Freeze keeps the objects of Scope at the versions that are served now, and Pins keeps objects at the versions that they have, which may be none.
-	// Both may be set. Release ends the freezes and pins of Scope instead: those of objects in it, and freezes of a part of it.
+	// Freeze keeps the objects of Scope as they are served now, and Pins keeps objects at other versions, perhaps none.
+	// Release ends the freezes and pins of objects in Scope instead.
 	Freeze, Release bool
 	// Promote publishes soaking and halted changes in Scope, and Halt halts soaking ones.
 	Promote, Halt bool
@@ -85,8 +80,7 @@ type Order struct {
 	By, Why string
 }
 
-// Pin returns the entry that keeps an object at a version; nil means that the object is not served at all. detail describes the
-// version.
+// Pin returns the entry that keeps an object at a version, which detail describes; nil means that it is not served at all.
 func Pin(ref kube.Ref, version kube.Object, detail string) *Kept {
 	k := keptObject(ref, version, false)
 	k.Reason, k.Detail = ReasonPin, detail
@@ -210,8 +204,8 @@ func (s *situation) frozen(newest map[kube.Ref]kube.Object, orders keptList) (en
 	return entries
 }
 
-// servedVersions returns the versions of objects that are served: nil for one that is kept out. If they are unknown, they are what the list tells,
-// and the newest ones of all other objects.
+// servedVersions returns the served versions of objects, nil for one that is kept out; if they are unknown, as the list and
+// the newest read tell.
 func (s *situation) servedVersions() map[kube.Ref]kube.Object {
 	was := objectsOf(cmp.Or(s.served.Snapshot, s.newest.Snapshot))
 	for _, k := range s.list.objects() {

@@ -37,8 +37,7 @@ func (p *Publisher) NextPromotion() (at time.Time) {
 	return at
 }
 
-// Promote publishes changes that have soaked, from the last read: its time depends on no read, so replicas promote at the same
-// time.
+// Promote publishes changes that have soaked, from the last read, so that all replicas do it at the same time.
 func (p *Publisher) Promote() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,8 +82,8 @@ func (p *Publisher) halt(list, halted keptList, by, why string) {
 	p.again(nil, nil)
 }
 
-// again decides about the last read once more; released are objects that an operator has accepted with a, both nil for none.
-// The caller holds mu.
+// again decides once more about the last read; released are objects that an operator accepted with a, both may be nil. The
+// caller holds mu.
 func (p *Publisher) again(released func(kube.Ref) bool, a *Acceptance) {
 	if p.newest.Snapshot == nil { // the next read does it
 		return
@@ -126,8 +125,8 @@ func (l keptList) chosen(o Order) (keptList, error) {
 	return chosen, nil
 }
 
-// previewCanary returns what an order about soaking changes would change: the table of the fleet if it promotes, or of the canary
-// if it halts. The caller holds mu.
+// previewCanary returns what an order about soaking changes would change for the fleet, or, if it halts, for the canary. The
+// caller holds mu.
 func (p *Publisher) previewCanary(o Order, s *situation) (before, after *table.Table, err error) {
 	chosen, err := s.list.chosen(o)
 	if err != nil {

@@ -20,41 +20,22 @@
 //	list.go                          the list of entries
 //	kept.go  candidate.go            one entry; a table that is offered
 //
-// # An offer
+// A producer calls [Publisher.Begin] before it reads its source, and [Attempt.Offer] with the result. An offer is one decision: a
+// pure function of the newest read, the served table, and the list of entries, except that the guard remembers losses within its
+// window. If the sink panics, the state is the same as before the offer.
 //
-// A producer calls [Publisher.Begin] before it reads its source, and [Attempt.Offer] with the result. A failed attempt needs no
-// further call. The sink is therefore notified of the begin and end of each read, in this order, of commands, and of nothing
-// else.
+// Every reason to keep an object is an entry of one list: see [Kept]. Everything else of the newest snapshot is served with it, so
+// one team's accident delays no other team (guarantee Live). The list is on disk before a table with kept objects is served, and
+// the next process resumes it. When the guard reports an accident, everything that was lost within its window is restored, and for
+// one more window every further lost object is kept as well.
 //
-// An offer is one decision: a pure function of the newest read, the served table, and the list of entries, except that the guard
-// remembers losses within its window. If the sink panics, the served table and its names are the same as before the offer.
+// Where objects are unknown, as on relays and data planes, or after a restart without a history, entries hold the whole table.
+// Before the first table the guard has nothing to compare with but the table of another replica: see [Publisher.CompareWith].
 //
-// # Kept objects and holds
-//
-// Every reason to keep an object, at an earlier version than the newest one, is an entry of one list: see [Kept]. Everything else
-// of the newest snapshot is served with it, so one team's accident delays no other team (guarantee Live). An entry ends when the
-// object is back or its requests are answered, at its end, which is fixed when it is created, or by acceptance. The list is on
-// disk before a table with kept objects is served, and the next process resumes it.
-//
-// When the guard reports an accident, everything that was lost within its window is restored at the versions last served. While
-// the accident is going on, for one window from its beginning, every further lost object is kept as well. A failed read is no
-// evidence for either side.
-//
-// Where only tables are known, as on relays and data planes, entries of the same list hold the whole table. The same applies to a
-// route server whose objects are unknown: after a restart without a history, and with a loss during the restart.
-//
-// Before the first table the guard has nothing to compare with, so it passes any table that is not empty. [Publisher.CompareWith] sets
-// the table of another replica for the comparison. If the first table is then held, nothing is served.
-//
-// # Several producers
-//
-// A data plane computes and fetches tables, and its mode decides which it serves. Each producer has its own Publisher, and a [Switch]
-// connects one of them to the single cache: it judges a table of another producer like any other table.
+// A data plane computes and fetches tables. Each producer has its own Publisher, and a [Switch] connects one of them to the cache.
 //
 // A Publisher starts no goroutine except the one that writes a file while there is something to write. All methods are safe for
-// concurrent use.
-//
-// Other modules should not import it: it may change with every release.
+// concurrent use. Other modules should not import it: it may change with every release.
 package publish
 
 import (
@@ -83,9 +64,8 @@ const (
 type Sink interface {
 	// Restore serves a table that no read has shown yet, as stale. read is the time of the last read of its source.
 	Restore(t *table.Table, read time.Time)
-	// Begin reports that a read of the source begins. The returned function reports its end and is called at most once: t is the
-	// table of the source, or derived from it, and is served from now on. t is nil if the served table stays, because a
-	// suspicious one is held back.
+	// Begin reports that a read of the source begins. The returned function reports its end, at most once: t is served from
+	// now on; nil if the served table stays, because a suspicious one is held back.
 	Begin() (end func(t *table.Table, r table.Read))
 	// Publish serves an accepted table.
 	Publish(t *table.Table)
@@ -108,8 +88,8 @@ type Config struct {
 	Review Review
 	// Canary configures serving the newest versions of objects to a canary before the fleet. It needs a Builder.
 	Canary CanaryConfig
-	// Changed returns the versions of objects that an earlier process served last, of those that differ from a snapshot; nil for one that was
-	// not served. known is false if there is no record. It is called until this process has served a read, and may be nil.
+	// Changed returns what an earlier process served last, of the objects that differ from a snapshot; nil for one that was
+	// not served. known is false without a record. It is called until this process has served a read, and may be nil.
 	Changed func(newest *kube.Snapshot) (changed map[kube.Ref]kube.Object, known bool)
 	// File is the last-known-good file, which Boot loads.
 	File FileConfig
@@ -183,8 +163,7 @@ func (p *Publisher) Exclusively(f func()) {
 	f()
 }
 
-// CompareWith makes the Publisher judge the first table against t, which another replica serves, as if t was served here. It does
-// nothing if a table is already served.
+// CompareWith makes the Publisher judge its first table against t, which another replica serves.
 func (p *Publisher) CompareWith(t *table.Table) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -217,8 +196,8 @@ func (p *Publisher) View() View {
 	return View{p.served.Load(), p.Held()}
 }
 
-// Comparison returns a consistent view of what is held: held is the held table, or the newest one while objects are kept, or nil; beside
-// is the served table, or before the first one the table of a peer, or nil; and the state.
+// Comparison returns at one moment what is held (the newest table while objects are kept; nil if nothing is), the served
+// table or the table of a peer beside it, or nil, and the state.
 func (p *Publisher) Comparison() (beside, held *table.Table, s State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,10 +220,8 @@ func (p *Publisher) List() []*Kept {
 	return p.standing.Load().list.without(p.standing.Load().list.tables())
 }
 
-// Kept returns the objects that are kept or wait for their review, the newest first, except soaking ones. The caller owns the
-// slice but not the objects.
+// Kept returns the objects that are kept or under review, the newest first, except soaking ones. The caller owns the slice.
 func (p *Publisher) Kept() []*Kept { return p.standing.Load().list.objects().others().newestFirst() }
 
-// State returns what is held: a table that the guard holds back, or objects that are kept. Then Digest names their list, and the
-// other figures describe the newest table.
+// State returns what is held: a table, or kept objects, whose list Digest then names.
 func (p *Publisher) State() State { return p.standing.Load().state() }

@@ -11,9 +11,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// A file beside the last-known-good file records when its table was last known to be current. A table may stay the same for days
-// while it is read every few seconds: writing all of it for each read would wear out the disk, and without the time a restart
-// would make the table look as old as its last change.
+// The file beside the last-known-good file records when its table was last read. Otherwise a restart would make a table look
+// as old as its last change; writing all of it for each read would wear out the disk.
 
 const (
 	// stateSuffix is appended to the path of a last-known-good file.
@@ -21,8 +20,7 @@ const (
 	// maxState limits the file, in bytes.
 	maxState = 4 << 10
 
-	// readEvery is the minimum interval between writes that only update the time of the last read. After a crash a table may look
-	// this much older.
+	// readEvery is the minimum interval between writes of the time alone. After a crash a table may look this much older.
 	readEvery = 5 * time.Second
 	// readAhead is how far in the future a recorded time may be, in case the clock was set back. Later times are ignored.
 	readAhead = time.Minute
@@ -60,8 +58,7 @@ func (f *file) readState() (s state) {
 	return state{}
 }
 
-// readOf returns when the table of a file was last known to be current: the time in the file itself, or the later one that was
-// recorded for the same table.
+// readOf returns when the table of a file was last read: as in the file itself, or later as recorded for the same table.
 func (s *state) readOf(meta table.FileMeta, now time.Time) time.Time {
 	if s.Digest != meta.Digest || s.Read.Before(meta.Saved) || s.Read.After(now.Add(readAhead)) {
 		return meta.Saved

@@ -25,8 +25,7 @@ type Objection struct {
 	Lapsed bool
 }
 
-// MoreSerious reports whether one objection outweighs another: a failed trial outweighs a pending one, which outweighs a
-// takeover, which outweighs a lapsed trial.
+// MoreSerious reports whether one objection outweighs another: failed, pending, takeover, lapsed.
 func (o Objection) MoreSerious(than Objection) bool {
 	rank := func(o Objection) int {
 		switch {
@@ -52,12 +51,12 @@ func (all Objections) Add(id string, o Objection) {
 	}
 }
 
-// A Review returns objections to routes of a table that are new or changed; the caller owns them. before is the served table, or
-// the table of a replica, or nil. It must not block: a later offer asks again.
+// A Review returns objections to new or changed routes of a table; the caller owns them. before may be nil. It must not
+// block: a later offer asks again.
 type Review func(before, after *table.Table) Objections
 
 // objections asks the review about a table. Objects kept for a takeover are compared with the newest version of all others,
-// because the affected objects may have changed as well.
+// which may have changed.
 func (p *policy) objections(s *situation, wanted Candidate, base, t *table.Table) Objections {
 	if p.review == nil {
 		return nil
@@ -104,8 +103,8 @@ func (p *policy) refuse(s *situation, wanted Candidate, base *table.Table) (refu
 	return refused.sorted(), true
 }
 
-// withhold removes from a decision the routes that the review rejects although their objects have not changed, only something
-// they refer to, such as a service. A served route keeps its predicates and filters; any other is left out.
+// withhold keeps routes as served, or out, that the review rejects although only something that their objects refer to has
+// changed.
 func (p *policy) withhold(s *situation, d *decision, base *table.Table) {
 	objections := p.objections(s, d.wanted, base, d.table)
 	if len(objections) == 0 {

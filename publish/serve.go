@@ -22,7 +22,7 @@ func (p *Publisher) situation(newest Candidate) situation {
 	return s
 }
 
-// decide decides about a candidate; released are the objects that an operator has accepted, nil for none. If the compiler panics, everything is
+// decide decides about a candidate; released are objects that an operator accepted, or nil. If the compiler panics, all is
 // held. The caller holds mu.
 func (p *Publisher) decide(newest Candidate, released func(kube.Ref) bool) decision {
 	s := p.situation(newest)
@@ -48,8 +48,7 @@ func safely(f func() decision) (d decision, panicked error) {
 	return f(), nil
 }
 
-// recall sets what the served table was compiled from, if this process has not compiled it: after a restart the history knows the objects that
-// differ from the newest ones.
+// recall sets what the served table was compiled from by an earlier process, as the history knows it.
 func (p *Publisher) recall(s *situation) {
 	newest := s.newest.Snapshot
 	if s.served.Table == nil || s.served.Snapshot != nil || newest == nil || p.policy.builder == nil || p.cfg.Changed == nil {
@@ -73,8 +72,8 @@ func (p *Publisher) recall(s *situation) {
 	p.policy.builder.CompileBeside(s.served.Snapshot) // so that it knows the routes of these versions
 }
 
-// serve serves a decision and records it: as the end of a read, or outside of one if read is nil. accepted is the acceptance that caused it, or nil.
-// The list is on disk before the table is served. The caller holds mu.
+// serve serves a decision and records it: at the end of a read, or with a nil read outside of one. accepted is its
+// acceptance, or nil. The list is on disk first. The caller holds mu.
 func (p *Publisher) serve(d *decision, read *Attempt, accepted *Acceptance) (result Result) {
 	p.saveKept(d.list)
 	canary, fleet := d.ofCanary(), d.candidate()
@@ -137,8 +136,8 @@ func (p *Publisher) confirm(c Candidate, read *Attempt) {
 	}
 }
 
-// ofRead returns the candidate with the revision of its read, if that is lower: after a restore of the source a table with the
-// same routes keeps the earlier revision until a read changes it, and the next table would move clients back.
+// ofRead returns the candidate with the revision of its read if that is lower, as after a restore of the source: otherwise
+// the next table would move clients back.
 func (c Candidate) ofRead() Candidate {
 	if newest := c.Read.Newest; newest > 0 && newest < c.Table.Revision() {
 		c.Table = c.Table.WithRevision(newest)
@@ -167,8 +166,8 @@ func (p *Publisher) hold(d *decision, read *Attempt) {
 	}
 }
 
-// record logs and counts the entries that begin or end with a decision that is now served. a is the acceptance that caused it, or
-// nil. The caller holds mu.
+// record logs and counts the entries that begin or end with a served decision. a is the acceptance that caused it, or nil.
+// The caller holds mu.
 func (p *Publisher) record(d *decision, a *Acceptance) {
 	was := p.standing.Load()
 	last := was.last
@@ -220,8 +219,7 @@ func (p *Publisher) record(d *decision, a *Acceptance) {
 	}
 }
 
-// recordCanary logs and records which changes begin to soak with a decision, and which are promoted: a is the acceptance that
-// caused it, or nil.
+// recordCanary logs and records which changes begin to soak, and which are promoted, perhaps by the acceptance a.
 func (p *Publisher) recordCanary(was keptList, d *decision, a *Acceptance) {
 	fresh := d.list.soaking().where(func(k *Kept) bool {
 		old := was.find(k.Ref)
@@ -282,8 +280,8 @@ func (p *Publisher) showDecision(d *decision, last *api.Release) {
 	p.show(next)
 }
 
-// saveKept makes a list durable before a table is served. The caller holds mu. A failing disk delays the table by at most
-// keptWait.
+// saveKept makes a list durable before a table is served. A failing disk delays the table by at most keptWait. The caller
+// holds mu.
 func (p *Publisher) saveKept(list keptList) { _ = p.keptFile.keep(list) } // it logs errors and retries with the next read
 
 // freshIn returns the entries of a list that are kept now and were not before, or were only pending.

@@ -33,9 +33,8 @@ type SwitchConfig struct {
 	Metrics *Metrics     // counts writes of the file; nil means none
 }
 
-// Switch connects several producers, each with a Publisher, to one sink: it serves the tables of one producer at a time. It judges the
-// move to another producer like any other change of the table, and never moves a client to a lower revision. A Switch is not safe
-// for concurrent use: its owner calls it from one goroutine.
+// Switch connects several producers, each with a Publisher, to one sink. It judges the move to another producer like any
+// other change, and never moves a client to a lower revision. It is not safe for concurrent use.
 type Switch struct {
 	cfg  SwitchConfig
 	log  *slog.Logger
@@ -43,8 +42,7 @@ type Switch struct {
 
 	from  string       // the served producer; empty for none
 	table *table.Table // as its producer made it; nil before the first table
-	// floor is the lowest revision that may be served: the revision of the previous producer's table. It is zero once the
-	// producer is past it.
+	// floor is the lowest revision that may be served, of the previous producer's table; zero once the producer is past it.
 	floor uint64
 	last  uint64 // Newest of this producer's last read
 
@@ -89,8 +87,7 @@ func (s *Switch) Restore(from string, o Offer) {
 	s.file.save(Candidate{Table: s.table})
 }
 
-// Show reports a read of the served producer. t is nil if the served table stays. end is the function that Begin returned for the
-// read.
+// Show reports a read of the served producer. t is nil if the served table stays. end is what Begin returned for the read.
 func (s *Switch) Show(end func(*table.Table, table.Read), t *table.Table, r table.Read) {
 	floor := s.floor
 	if r.Newest >= s.floor || r.Newest < s.last {
@@ -123,8 +120,8 @@ func (s *Switch) Publish(t *table.Table) {
 	s.cfg.Sink.Publish(t)
 }
 
-// Take moves to another producer with its offer, if nothing speaks against it, and reports whether it did. The owner calls it for
-// each read of the producer that should be served, so that the guard sees all of them.
+// Take moves to another producer with its offer if nothing speaks against it, and reports whether it did. Call it for each of
+// its reads.
 func (s *Switch) Take(from string, o Offer) bool {
 	now := time.Now()
 	if s.pending == nil {

@@ -30,8 +30,7 @@ const (
 // FallbackConfig sets when a data plane falls back. Zero fields have defaults.
 type FallbackConfig struct {
 	Policy FallbackPolicy
-	// Pod is the name that determines the slot: the pod's name even where shares go by nodes, so that two pods of one node do not
-	// start at the same moment. A slot need not outlive its pod.
+	// Pod is the name that determines the slot: pods even where shares go by nodes, so that two pods of a node differ.
 	Pod string
 	// After is how long no route server must have answered.
 	After time.Duration
@@ -45,11 +44,9 @@ type FallbackConfig struct {
 // safe for concurrent use.
 //
 // It starts to compute when no route server has answered for After and the condition of the policy is met, but not before the
-// next slot of the pod. A slot is an instant in each window, at a position that is a hash of the pod's name; windows follow each
-// other without gaps since the epoch. The slot depends only on the name and the clock, so data planes need not know each other.
-// Whenever they notice that no route server answers, only those start in a part of a window that have their slot in it.
-//
-// It stops at the first answer of a route server, and must then wait for its slot again.
+// next slot of the pod: an instant in each window, at a position that is a hash of the pod's name. So whenever a fleet notices
+// that no route server answers, only the data planes with a slot in a part of a window start in it, without knowing each other.
+// It stops at the first answer of a route server.
 type Fallback struct {
 	cfg       FallbackConfig
 	started   time.Time // when Exec was entered
@@ -70,8 +67,7 @@ func NewFallback(cfg FallbackConfig, now time.Time) *Fallback {
 type Contact struct {
 	// Answered is when one of them last sent a table or reported it unchanged; zero if never.
 	Answered time.Time
-	// HasTable reports whether the data plane has a table from a route server, fetched or last-known-good. TableRead is when its
-	// source was last read, zero if unknown.
+	// HasTable reports whether there is a table of a route server, and TableRead when its source was read, zero if unknown.
 	HasTable  bool
 	TableRead time.Time
 }

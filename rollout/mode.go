@@ -49,8 +49,7 @@ type Setting struct {
 	Mode Mode
 	// Percent is the share of the fleet, 0 to 100, that uses Exec; the rest uses Pre. It is used only with Exec.
 	Percent int
-	// Count, unless 0, is how many nodes of the fleet, or pods without node names, use Exec: those with the lowest [Order.Rank]. It is
-	// used only with Exec, instead of Percent.
+	// Count, unless 0, is how many nodes, or pods without node names, use Exec instead of Percent: those of the lowest [Order.Rank].
 	Count int
 	// Override switches to Exec even if the cutover check refuses. It is used only with Exec.
 	Override bool
@@ -84,7 +83,6 @@ func ParseSetting(s string) (Setting, error) {
 	return set, nil
 }
 
-// parseShare parses a percentage or a number of nodes.
 func parseShare(s string) (percent, count int, err error) {
 	digits, isPercent := strings.CutSuffix(s, "%")
 	n, err := strconv.ParseUint(digits, 10, 16)
@@ -140,8 +138,7 @@ func (s Setting) For(name string, rank int) Mode {
 	return Pre
 }
 
-// Order is the order in which a [Setting] with a count selects the names of a fleet, which is also the order of percentages. It is
-// immutable.
+// Order is the order in which a [Setting] selects the names of a fleet. It is immutable.
 type Order struct{ places []uint64 }
 
 // NewOrder returns the order of the names of a fleet. Names that occur repeatedly count once.
@@ -161,7 +158,6 @@ func (o *Order) Rank(name string) int {
 	return rank
 }
 
-// clip quotes a text and shortens it for a log line.
 func clip(s string) string {
 	const most = 40
 	if len(s) > most {

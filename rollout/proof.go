@@ -21,20 +21,13 @@ const (
 	// unreadableFor is for how long the metrics of a proxy can be unreadable before time alone proves tables.
 	unreadableFor = 10 * time.Minute
 
-	// clockError is by how much the start time of one process may vary: an operating system derives it from its boot time in
-	// seconds.
+	// clockError is by how much the start time of one process may vary: it derives from the boot time in seconds.
 	clockError = 1500 * time.Millisecond
-	// resolution is the assumed resolution of times. A process counts as new if it started after the last reading of the previous
-	// one, as far as this resolution can tell.
+	// resolution is that of times: a process is new if it started after the last reading of the previous one, as far as this tells.
 	resolution = 20 * time.Millisecond
 	// fetchedWithin is how long a proxy may take to fetch an offered table.
 	fetchedWithin = 10 * time.Second
 )
-
-// retryDelays are the times between the start of a fallback and the next try of the newest table. The last one repeats.
-func retryDelays() []time.Duration {
-	return []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute}
-}
 
 // Suspect is why a data plane serves the proven table instead of the newest one.
 type Suspect struct {
@@ -66,16 +59,13 @@ type ProofState struct {
 // not safe for concurrent use. Times are arguments and must not decrease.
 //
 // The only evidence is in the metrics of the proxy: when its process started, when it last applied a table, and how many routes
-// it has rejected. Requests count for nothing, because a tenant can send them through the proxy.
+// it has rejected. A table is proven once the proxy has run for [ProvenAfter] since it applied that table or a later one, without
+// a restart and without rejecting more routes. Later tables do not restart the wait: in a large cluster no table stays for that
+// long. Without metrics, time alone proves a table.
 //
-// A table is proven once the proxy has run for [ProvenAfter] since it applied that table or a later one, without a restart and
-// without rejecting more routes. Later tables do not restart the wait: in a large cluster no table stays for that long. Without
-// metrics, time alone proves a table.
-//
-// Two restarts within [SuspectWithin] of unproven tables start a fallback to the proven table. While it lasts, no newer table is
-// served. The newest one is tried after 1, 2, 4, 8 minutes, then every 10; one restart continues the fallback, and a proof ends
-// it. A restart with the proven table shows another cause, and ends the fallback, too. If that repeats, restarts do not count for
-// ten minutes.
+// Two restarts within [SuspectWithin] of unproven tables start a fallback to the proven table. The newest one is tried after 1,
+// 2, 4, 8 minutes, then every 10; one restart continues the fallback, and a proof ends it. A restart with the proven table shows
+// another cause, and ends the fallback, too. If that repeats, restarts do not count for ten minutes.
 type Proof struct {
 	state   ProofState
 	changes int
@@ -209,8 +199,7 @@ func (p *Proof) prove(now time.Time) {
 	p.try()
 }
 
-// restarted records a restart of the proxy, whose previous process started at before and was last seen alive at seen. It reports
-// whether the restart counts against an unproven table.
+// restarted records a restart of the proxy, last seen alive at seen, and reports whether it counts against an unproven table.
 func (p *Proof) restarted(now, before, seen time.Time) (died bool) {
 	s := &p.state
 	if s.Offered == s.Proven {
@@ -244,7 +233,7 @@ func (p *Proof) restarted(now, before, seen time.Time) (died bool) {
 		s.Restarts = s.Restarts[max(0, len(s.Restarts)-suspectRestarts):]
 		return true
 	}
-	delays := retryDelays()
+	delays := [...]time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute}
 	next.Digest, next.At, next.Deaths = s.Offered, now, next.Deaths+len(s.Restarts)
 	next.Retry = now.Add(delays[min(next.Retries, len(delays)-1)])
 	next.Evidence = fmt.Sprintf("the proxy was restarted %d times with tables that are not proven, the last time at %s",

@@ -1,24 +1,17 @@
-// Package rollout decides how a data plane moves to the route server and back: which mode is in force, whether a cutover is
-// allowed, when a data plane without an answering route server may read the cluster itself, and which tables its proxy survives.
-//
-// It has five parts. Each only decides: no I/O, no clock, no log. Time is an argument.
+// Package rollout decides how a data plane moves to the route server and back. It only decides: no I/O, no clock, no log. Package
+// sidecar carries out its decisions.
 //
 //   - [Mode] is where the data plane's table comes from. A [Setting] is what an operator writes, such as "Exec:25%" or
 //     "Exec:3"; [Setting.For] returns its mode for one data plane. [MemberOf] selects which of its names counts.
 //   - [CutoverConfig] decides whether the comparisons of Pre allow a cutover.
-//   - [Decider] checks the requested mode against the cutover check and against what this data plane can do. It decides which mode is in
-//     force and, if that is not the requested one, returns the reason and what to do.
+//   - [Decider] decides which mode is in force and, if that is not the requested one, why, and what to do.
 //   - [Fallback] decides when a data plane in Exec without an answering route server starts to read the cluster, and when it
 //     stops.
 //   - [Proof] decides which tables are proven, and when to fall back to the proven one.
 //
 // Raising the share of a setting only adds data planes to Exec, and lowering it only removes some. Membership is the same in
-// every process and after every restart, and, by nodes, after a rollout of a Deployment, which renames every pod. If the cutover
-// check refuses a switch to Exec, the current mode stays in force. A data plane starts to read the cluster only in its own slot
-// of the fallback window. The slots of a fleet are spread evenly over the window, so that the loss of a route server does not
-// bring back the load that it removes.
-//
-// It starts and stops nothing and knows tables only by their digests: package sidecar carries out its decisions.
+// every process and after every restart, and, by nodes, after a rollout of a Deployment, which renames every pod. The slots of
+// the fallback of a fleet are spread evenly, so that the loss of a route server does not bring back the load that it removes.
 //
 // Other modules should not import it: it may change with every release.
 package rollout
@@ -30,8 +23,7 @@ import (
 	"time"
 )
 
-// Purposes of hashes of names. A name's hashes for different purposes are independent: data planes that enter Exec first must not
-// be the ones that read the cluster first.
+// Purposes of hashes of names, which are independent: data planes that enter Exec first must not read the cluster first.
 const (
 	forShare = "share"
 	forSlot  = "slot"
@@ -71,9 +63,8 @@ type Decision struct {
 
 // Decider decides which mode is in force. It is not safe for concurrent use.
 //
-// The setting at the start is not a switch and is not gated: a restarting pod of a fleet in Exec must come up in Exec. If the
-// whole fleet read the cluster for the time of the cutover check, that would be a stampede. Later, each call of Decide checks the
-// setting again, so that a refused switch happens as soon as it is allowed.
+// The setting at the start is not gated: a restarting fleet in Exec that read the cluster for the time of the cutover check would
+// be a stampede. Later, each call of Decide checks the setting again, so that a refused switch happens as soon as it is allowed.
 type Decider struct {
 	name  string // of the member
 	check CutoverConfig
@@ -84,8 +75,7 @@ type Decider struct {
 	mode    Mode // in force
 }
 
-// NewDecider returns a decider for a data plane with the name of its [Member] and a setting to start with. The error names the
-// configuration that the mode lacks.
+// NewDecider returns a decider for the name of a [Member] and a setting to start with, or what the configuration lacks for it.
 func NewDecider(name string, check CutoverConfig, able Able, start Setting) (*Decider, error) {
 	d := &Decider{name: name, check: check, able: able, setting: start, rank: -1, mode: start.For(name, -1)}
 	if missing := able.Missing(d.mode); missing != "" {

@@ -2,7 +2,6 @@ package shadowdiff
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -306,12 +305,6 @@ func WriteJSON(w io.Writer, v *Comparison) error {
 		})
 	}
 	return WriteJSONValue(w, out)
-}
-
-// IsSame reports whether the result in the JSON form of a view is same.
-func IsSame(document []byte) bool {
-	var v jsonComparison
-	return json.Unmarshal(document, &v) == nil && v.Result == same
 }
 
 func expression(r *eskip.Route) string {

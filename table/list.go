@@ -11,7 +11,7 @@ import (
 )
 
 // List is an immutable list of routes with distinct ids, sorted by id. Lists derived from each other with [List.With] share
-// each common [Block], so a change of one of 124,000 routes costs one block. Routes are compressed, and returned anew with
+// each common [Block], so a change of one of 124,000 routes costs one block. Routes are compressed, and returned again with
 // every call. The zero value is an empty list. It is safe for concurrent use.
 type List struct {
 	blocks []*Block

@@ -57,7 +57,7 @@ items: [{kind: RouteGroup, metadata: {name: in-a-list}}, {kind: Secret, data: {p
 		t.Errorf("sent was\n%s", got)
 	}
 	found.Takeovers = nil
-	if status, err := cli.Against(t.Context(), server.URL+"/", []string{folder}, "markdown", std); err != nil || status != cli.Healthy {
+	if status, err := cli.Against(t.Context(), server.URL+"/", []string{folder}, "json", std); err != nil || status != cli.Healthy {
 		t.Errorf("status %d, %v", status, err)
 	}
 	answer = func(w http.ResponseWriter) { http.Error(w, "nothing was read yet", http.StatusServiceUnavailable) }

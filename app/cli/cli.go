@@ -16,6 +16,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -96,7 +98,7 @@ func (p Program) Commands(std program.Stdio) (all []*cobra.Command) {
 
 // command returns one command, without those below it.
 func (p Program) command(c command, std program.Stdio) *cobra.Command {
-	s := &session{program: p, std: std, now: p.Now, close: func() {}, places: p.Places()}
+	s := &session{program: p, std: std, now: p.Now, places: p.Places()}
 	if c.inPod && p.InPod != nil {
 		s.places = p.InPod()
 	}
@@ -172,21 +174,18 @@ type session struct {
 	clusters []Cluster
 	args     []string            // without the places
 	server   options.RouteServer // for manifests
+	tls      options.TLSFiles    // of commands about tables
 	output   string              // text or json
 	timeout  time.Duration
-	parallel int
 	named    bool   // rows begin with the name of the cluster
 	urls     string // file of clusters
-	close    func() // ends the connections to these
 	now      func() time.Time
 }
 
 // Limits and defaults of the flags of all commands.
 const (
-	defaultTimeout  = 10 * time.Second
-	tableTimeout    = 30 * time.Second // for commands that fetch tables
-	defaultParallel = 16
-	maxParallel     = 256
+	defaultTimeout = 10 * time.Second
+	tableTimeout   = 30 * time.Second // for commands that fetch tables
 )
 
 // define declares the flags of a command.
@@ -195,15 +194,12 @@ func (s *session) define(cmd *cobra.Command, c command) {
 	s.flags, s.job = f, c.job()
 	f.CommandGroup("Flags")
 	s.job.define(f)
-	s.output, s.timeout, s.parallel = "text", defaultTimeout, defaultParallel
+	s.output, s.timeout = "text", defaultTimeout
 	if c.local {
 		s.timeout = tableTimeout
 	}
 	f.Add("-o,--output", options.Choice(&s.output, "text", "json"), "Form of the result.")
 	f.Add("--timeout", options.Duration(&s.timeout, s.timeout, 100*time.Millisecond, 10*time.Minute), "Longest time that one cluster or table may take.")
-	if s.program.Remote {
-		f.Add("--parallel", options.Number(&s.parallel, defaultParallel, 1, maxParallel), "How many clusters are queried at a time.")
-	}
 	if s.program.Remote {
 		f.Add("--urls", options.Text("FILE", &s.urls, ""),
 			"File of clusters, NAME URL on each line, with the URLs of support listeners; - is standard input. It needs no API server.")
@@ -211,6 +207,7 @@ func (s *session) define(cmd *cobra.Command, c command) {
 	f.CommandGroup("Route servers")
 	s.places.Define(f)
 	if c.local {
+		f.TLS("tls", &s.tls, "Files for TLS to the main listeners, PEM.")
 		f.Manifests(&s.server)
 		cmd.Long += "\n\nManifests are compiled with the flags and the -config-file of the server: routesrv --help lists them."
 	}
@@ -219,7 +216,7 @@ func (s *session) define(cmd *cobra.Command, c command) {
 // run runs the command with its arguments.
 func (s *session) run(cmd *cobra.Command, c command, args []string) (int, error) {
 	defer s.places.Close()
-	defer func() { s.close() }()
+	defer http.DefaultClient.CloseIdleConnections()
 	err := program.Resolved(cmd, s.flags, s.flags.Resolve(args, s.program.Env))
 	if err != nil {
 		return Trouble, err
@@ -253,7 +250,18 @@ func usageError(err error) error { return &options.Error{Err: err} }
 
 func unexpected(arg string) error { return usagef("unexpected argument %q", arg) }
 
+// parameters returns the parameters of a request, names and values in turn, without the empty ones.
+func parameters(pairs ...string) url.Values {
+	q := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return q
+}
+
 // ask asks the replicas of clusters, within the limits of the flags.
 func ask[T any](ctx context.Context, s *session, clusters []Cluster, question func(context.Context, Replica) (T, error)) []query.Reply[T] {
-	return query.Ask(ctx, query.Limits{Timeout: s.timeout, Parallel: s.parallel}, clusters, question)
+	return query.Ask(ctx, s.timeout, clusters, question)
 }

@@ -48,8 +48,13 @@ func askClients(ctx context.Context, r Replica) (*fleet.View, error) {
 func (j *clientsJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askClients)
 	head := []string{"CLIENT", "STATE", "HOLDS", "BEHIND", "HEARD", "ZONE", "TABLE", "VERSION"}
-	return tabulate(s, "clients", head, replies, func(_ int, r query.Reply[*fleet.View]) reported {
-		return j.report(s, r, mergeViews(r, fleet.State(j.state)))
+	return tabulate(s, "clients", head, replies, func(_ int, r query.Reply[*fleet.View], one *reported) int {
+		v := mergeViews(r, fleet.State(j.state))
+		if v == nil {
+			return Trouble
+		}
+		one.Answer = v
+		return max(silent(r), j.describe(s, v, one))
 	})
 }
 
@@ -81,75 +86,55 @@ func mergeViews(r query.Reply[*fleet.View], state fleet.State) *fleet.View {
 	return v
 }
 
-func (j *clientsJob) judge(r query.Reply[*fleet.View], v *fleet.View) documentCluster {
-	status := Healthy
-	var wrong []string
-	if v != nil {
-		if n := v.Counts.Rejected; n > 0 {
-			wrong = append(wrong, shadowdiff.Plural(n, "client")+" rejected a table")
-		}
-		late := 0
-		for _, c := range v.Clients {
-			if c.State == fleet.Behind && c.BehindSeconds > j.maxBehind.Seconds() {
-				late++
-			}
-		}
-		if late > 0 {
-			wrong = append(wrong, fmt.Sprintf("%s behind for more than %v", shadowdiff.Plural(late, "client"), j.maxBehind))
-		}
-		for _, t := range v.Suspects {
-			wrong = append(wrong, fmt.Sprintf("the proxies of %s died of table %s, for example %s: %s",
-				shadowdiff.Plural(t.Clients, "client"), shortDigest(t.Digest.String()), t.Example, t.Evidence))
-		}
-		if len(wrong) > 0 {
-			status = Unhealthy
-		}
-		for _, p := range v.Replicas {
-			if p.Error != "" {
-				wrong, status = append(wrong, "the replicas cannot ask "+cmp.Or(p.Name, p.Address)+": "+p.Error), Trouble
-			}
-			if p.Full {
-				wrong = append(wrong, p.Name+" knows as many clients as it can: others are missing")
-			}
+// judge adds what is wrong with clients, and returns the exit status.
+func (j *clientsJob) judge(v *fleet.View, one *reported) (status int) {
+	if n := v.Counts.Rejected; n > 0 {
+		one.Wrong = append(one.Wrong, shadowdiff.Plural(n, "client")+" rejected a table")
+	}
+	late := 0
+	for _, c := range v.Clients {
+		if c.State == fleet.Behind && c.BehindSeconds > j.maxBehind.Seconds() {
+			late++
 		}
 	}
-	for _, a := range r.Answers {
-		if a.Err != nil && !a.Fault {
-			status = Trouble
+	if late > 0 {
+		one.Wrong = append(one.Wrong, fmt.Sprintf("%s behind for more than %v", shadowdiff.Plural(late, "client"), j.maxBehind))
+	}
+	for _, t := range v.Suspects {
+		one.Wrong = append(one.Wrong, fmt.Sprintf("the proxies of %s died of table %s, for example %s: %s",
+			shadowdiff.Plural(t.Clients, "client"), shortDigest(t.Digest.String()), t.Example, t.Evidence))
+	}
+	status = verdict(len(one.Wrong) == 0)
+	for _, p := range v.Replicas {
+		if p.Error != "" {
+			one.Wrong, status = append(one.Wrong, "the replicas cannot ask "+cmp.Or(p.Name, p.Address)+": "+p.Error), Trouble
+		}
+		if p.Full {
+			one.Wrong = append(one.Wrong, p.Name+" knows as many clients as it can: others are missing")
 		}
 	}
-	d := outline(r, status)
-	d.Wrong = wrong
-	if v != nil {
-		d.Answer = v
-	}
-	return d
+	return status
 }
 
-// report describes a cluster. v is nil if no replica answered.
-func (j *clientsJob) report(s *session, r query.Reply[*fleet.View], v *fleet.View) reported {
-	one := reported{documentCluster: j.judge(r, v)}
-	if v == nil {
-		one.notes = r.Missing()
-		return one
-	}
+// describe describes the clients of a cluster.
+func (j *clientsJob) describe(s *session, v *fleet.View, one *reported) (status int) {
 	for _, l := range v.Relays {
 		if !l.Details {
-			one.notes = append(one.notes, fmt.Sprintf("%s%s behind relay %s: %s", query.Label(r.Cluster, ""), shadowdiff.Plural(l.Total, "client"), l.ID, countsText(l.Counts)))
+			one.note("", shadowdiff.Plural(l.Total, "client")+" behind relay "+l.ID+": "+countsText(l.Counts))
 		}
 	}
-	one.notes = append(one.notes, fmt.Sprintf("%s%s: %s", query.Label(r.Cluster, ""), shadowdiff.Plural(v.Total, "client"), countsText(v.Counts)))
-	one.notes = append(one.notes, r.Missing()...)
+	one.note("", shadowdiff.Plural(v.Total, "client")+": "+countsText(v.Counts))
 	for _, c := range v.Clients {
 		one.rows = append(one.rows, clientRow(s, c))
 		if c.Reason != "" {
-			one.notes = append(one.notes, query.Label(r.Cluster, c.ID)+c.Reason)
+			one.note(c.ID, c.Reason)
 		}
 	}
+	status = j.judge(v, one)
 	for _, w := range one.Wrong {
-		one.notes = append(one.notes, query.Label(r.Cluster, "")+w)
+		one.note("", w)
 	}
-	return one
+	return status
 }
 
 func clientRow(s *session, c fleet.Client) []string {
@@ -162,7 +147,7 @@ func clientRow(s *session, c fleet.Client) []string {
 		holds = shortDigest(c.Holds.Digest.String())
 	}
 	if c.State != fleet.Current && (c.BehindVersions != 0 || c.BehindSeconds > 0) {
-		behind = age(time.Duration(c.BehindSeconds * float64(time.Second)))
+		behind = seconds(c.BehindSeconds)
 		if c.BehindVersions > 0 {
 			behind = shadowdiff.Plural(c.BehindVersions, "version") + ", " + behind
 		}

@@ -36,8 +36,8 @@ type command struct {
 }
 
 // tablesHelp describes the argument TABLE.
-const tablesHelp = `A table is a file of routes, such as a last-known-good file; a file or folder of manifests; a URL, such as http://routesrv/routes or
-that of a Skipper, http://10.2.0.7:9911/routes; or -, routes on standard input.`
+const tablesHelp = `A table is a file of routes, such as a last-known-good file; a file or folder of manifests; a URL, such as http://routesrv/routes or,
+for a Skipper, http://10.2.0.7:9911/routes; or -, routes on standard input.`
 
 // steeringHelp describes commands that change what is served.
 const steeringHelp = `Shows what would change, and asks; without a terminal, use --yes or --dry-run. It goes to all replicas, in the pods.`
@@ -117,11 +117,11 @@ match --context prod-eu https://shop.example.org/cart
 match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart ./routes.eskip`,
 		}, {
 			name: "diff", max: 1, table: "A B", local: true, job: func() job { return &diffJob{} },
-			short: "Compares routing tables, or two entries of the history, by meaning.",
+			short: "Compares routing tables by meaning.",
 			long: `The order of endpoints makes no difference, the order of filters does.
 ` + tablesHelp + `
 
-Two numbers are entries of the history; the second may be now. Without arguments, kubectl routesrv compares the tables of all replicas
+Without arguments, kubectl routesrv compares the tables of all replicas
 with that of the first. With A alone, it compares A with the first replica.`,
 			fails: "the tables differ",
 			examples: `
@@ -129,8 +129,6 @@ with that of the first. With A alone, it compares A with the first replica.`,
 diff --context prod-eu
 # Blue and green
 diff --ignore endpoints --contexts blue,green
-# What has changed since entry 42 of the history?
-diff @ 42 now
 # Would a change of settings change anything?
 diff -config-file new.yaml ./old.eskip ./manifests
 # Does a proxy have the table of the route server?
@@ -160,7 +158,7 @@ log @ --object Ingress/shop/cart`,
 		}, {
 			name: "show", args: "ENTRY", min: 1, max: 1, job: func() job { return showJob{} },
 			short: "Shows an entry of the history with the routes that it changed.",
-			long:  `ENTRY is a number that log shows. diff compares two entries.`, fails: "the replica has no such entry",
+			long:  `ENTRY is a number that log shows.`, fails: "the replica has no such entry",
 			examples: `
 # What did entry 42 change?
 show @ 42`,

@@ -23,9 +23,6 @@ func (j *diffJob) define(flags *options.Flags) {
 }
 
 func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
-	if areEntries(s.args) {
-		return j.entries(ctx, s)
-	}
 	if len(s.args) > 2 {
 		return Trouble, unexpected(s.args[2])
 	}
@@ -34,60 +31,30 @@ func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
 		return Trouble, err
 	}
 	defer reader.Close()
-	var failed []error
-	sides := sidesOf(ctx, s, reader)
-	for i, t := range sides {
-		switch {
-		case t.err == nil:
-		case s.program.Remote && t.name == "":
-			failed = append(failed, t.err)
-		case s.program.Remote:
-			failed = append(failed, fmt.Errorf("%s: %w", t.name, t.err))
-		default:
-			failed = append(failed, fmt.Errorf("%c: %w", 'A'+i, t.err))
-		}
-	}
+	sides, failed := sidesOf(ctx, s, reader)
 	if len(failed) == 0 && len(sides) < 2 {
 		failed = append(failed, errors.New("there is only one table: nothing to compare it with"))
 	}
 	if !s.program.Remote && len(failed) > 0 {
 		return Trouble, errors.Join(failed...)
 	}
-	status := Healthy
+	status := verdict(true)
 	var views []*shadowdiff.Comparison
 	for i, b := range sides {
-		if a := sides[0]; i > 0 && a.err == nil && b.err == nil {
+		if a := sides[0]; i > 0 {
 			v := &shadowdiff.Comparison{
 				A: shadowdiff.Side{Name: a.name, Revision: a.table.Revision}, B: shadowdiff.Side{Name: b.name, Revision: b.table.Revision},
 				Report: shadowdiff.Diff(a.table.Routes, b.table.Routes).Without(j.ignore), At: s.now(), Owner: compiler.owners(),
 			}
 			notCompared(v, "A", a.table)
 			notCompared(v, "B", b.table)
-			if !v.Report.Empty() || v.Unread > 0 {
-				status = Unhealthy
-			}
-			views = append(views, v)
+			views, status = append(views, v), max(status, verdict(v.Report.Empty() && v.Unread == 0))
 		}
 	}
 	if len(failed) > 0 {
 		status = Trouble
 	}
 	return status, printing(j.write(s, status, views, failed))
-}
-
-// entries compares two entries of the history, which the last two arguments name.
-func (j *diffJob) entries(ctx context.Context, s *session) (int, error) {
-	places, from, to := s.args[:len(s.args)-2], s.args[len(s.args)-2], s.args[len(s.args)-1]
-	if !s.program.Remote {
-		var err error
-		if s.clusters, places, err = s.places.Clusters(places); err != nil {
-			return Trouble, usageError(err)
-		}
-	}
-	if len(places) > 0 {
-		return Trouble, unexpected(places[0])
-	}
-	return s.showEntry(ctx, from, to)
 }
 
 // notCompared records the parts of a table that are not routes.
@@ -138,61 +105,67 @@ func (j *diffJob) write(s *session, status int, views []*shadowdiff.Comparison, 
 type side struct {
 	name  string
 	table *tables.Table
-	err   error
 }
 
 // sidesOf loads the tables: the arguments, and replicas if there are too few arguments.
-func sidesOf(ctx context.Context, s *session, reader *tables.Reader) []side {
+func sidesOf(ctx context.Context, s *session, reader *tables.Reader) (all []side, failed []error) {
 	if len(s.args) == 0 {
 		return replicaSides(ask(ctx, s, s.clusters, loadReplica(s)), false)
 	}
+	if len(s.args) == 1 { // the cluster's table is the old state, and the argument the new one
+		all, failed = replicaSides(ask(ctx, s, s.clusters[:1], loadReplica(s)), true)
+	}
 	// Both tables are loaded at the same time, so that they come from the same state of a cluster as far as possible.
-	all := make([]side, len(s.args))
+	loaded, errs := make([]*tables.Table, len(s.args)), make([]error, len(s.args))
 	var wg sync.WaitGroup
 	for i, place := range s.args {
-		wg.Go(func() {
-			if t, err := reader.Load(ctx, place); err != nil {
-				all[i].err = err // it names the place
-			} else {
-				all[i].name, all[i].table = t.Name, t
-			}
-		})
+		wg.Go(func() { loaded[i], errs[i] = reader.Load(ctx, place) })
 	}
 	wg.Wait()
-	if len(s.args) == 1 {
-		// The cluster's table is the old state, and the argument the new one.
-		all = append(replicaSides(ask(ctx, s, s.clusters[:1], loadReplica(s)), true), all...)
+	for i, t := range loaded {
+		if errs[i] != nil {
+			failed = append(failed, fmt.Errorf("%c: %w", 'A'+i, errs[i]))
+		} else {
+			all = append(all, side{t.Name, t})
+		}
 	}
-	return all
+	return all, failed
 }
 
 // loadReplica loads the table that a replica serves.
 func loadReplica(s *session) func(context.Context, Replica) (*tables.Table, error) {
 	return func(ctx context.Context, r Replica) (*tables.Table, error) {
-		if r.Main == nil {
+		if r.Dial == nil {
 			return nil, errors.New("its main listener is not known")
 		}
-		reader := tables.New(tables.Config{Timeout: s.timeout, Transport: r.Main.Transport, MaxRedirects: -1})
-		return reader.Load(ctx, r.Main.URL+"/routes")
+		transport, err := query.Transport(s.tls)
+		if err != nil {
+			return nil, err
+		}
+		transport.DialContext, transport.Proxy = r.Dial, nil
+		scheme := "http"
+		if s.tls != (options.TLSFiles{}) {
+			scheme = "https"
+		}
+		reader := tables.New(tables.Config{Timeout: s.timeout, Transport: transport})
+		return reader.Load(ctx, scheme+"://"+r.Host+"/routes")
 	}
 }
 
 // replicaSides returns the tables of replicas. With first it returns one table per cluster: from the first replica that answers.
-func replicaSides(replies []query.Reply[*tables.Table], first bool) []side {
-	var all []side
+func replicaSides(replies []query.Reply[*tables.Table], first bool) (all []side, failed []error) {
 	for _, r := range replies {
-		if r.Err != nil {
-			all = append(all, side{name: r.Cluster, err: r.Err})
-			continue
-		}
 		there := r.Answered()
 		if first && len(there) > 0 {
-			all = append(all, side{strings.TrimSuffix(query.Label(r.Cluster, there[0].Replica), ": "), there[0].Value, nil})
-			continue
+			there = there[:1]
+		} else {
+			for _, text := range r.Missing() {
+				failed = append(failed, errors.New(text))
+			}
 		}
-		for _, a := range r.Answers {
-			all = append(all, side{strings.TrimSuffix(query.Label(r.Cluster, a.Replica), ": "), a.Value, a.Err})
+		for _, a := range there {
+			all = append(all, side{strings.TrimSuffix(query.Label(r.Cluster, a.Replica), ": "), a.Value})
 		}
 	}
-	return all
+	return all, failed
 }

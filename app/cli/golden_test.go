@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -25,7 +26,6 @@ import (
 	"github.com/routesrv/routesrv/app/cli"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
-	"github.com/routesrv/routesrv/app/query"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -50,8 +50,7 @@ func (w *world) Args() string { return "" }
 func (w *world) Clusters(args []string) ([]cli.Cluster, []string, error) {
 	return w.clusters, args, nil
 }
-func (w *world) Certificates() query.TLS { return query.TLS{} }
-func (w *world) Close()                  { w.closed = true }
+func (w *world) Close() { w.closed = true }
 
 // readWorld makes the clusters of an archive. A file CLUSTER/REPLICA/PATH is what a replica answers to GET /PATH; one that begins
 // with a status code has that status, PATH.text is the answer for people, and POST.PATH that to POST. CLUSTER/REPLICA/fault is
@@ -89,7 +88,8 @@ func readWorld(t *testing.T, files []txtar.File) *world {
 				transport := &http.Transport{}
 				t.Cleanup(transport.CloseIdleConnections)
 				l := &cli.Listener{URL: s.URL, Transport: transport}
-				r.Support, r.Main, r.Post = l, l, accepting(s.URL, transport)
+				r.Support, r.Post, r.Host = l, accepting(s.URL, transport), s.Listener.Addr().String()
+				r.Dial = new(net.Dialer).DialContext
 			}
 			replicas[cluster] = append(replicas[cluster], r)
 		}

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,14 +28,17 @@ func askHistory(ctx context.Context, r Replica, q url.Values) (entries, error) {
 	return all, err
 }
 
-// storyteller returns the replica of a cluster whose history is the longest: replicas number their entries differently, so one command must
-// ask the same one as the next.
-func storyteller(ctx context.Context, s *session, c Cluster) (Replica, error) {
+// storyteller returns the only cluster of a session with only the replica whose history is the longest: replicas number their entries
+// differently, so one command must ask the same one as the next.
+func (s *session) storyteller(ctx context.Context) (Cluster, error) {
+	if len(s.clusters) != 1 {
+		return Cluster{}, usagef("choose one cluster: each has its own history")
+	}
 	type history struct {
 		of     Replica
 		oldest time.Time
 	}
-	r := ask(ctx, s, []Cluster{c}, func(ctx context.Context, replica Replica) (history, error) {
+	r := ask(ctx, s, s.clusters, func(ctx context.Context, replica Replica) (history, error) {
 		all, err := askHistory(ctx, replica, url.Values{"limit": {"5000"}})
 		if err != nil || len(all) == 0 {
 			return history{}, cmp.Or(err, errors.New("it has no history"))
@@ -44,19 +46,22 @@ func storyteller(ctx context.Context, s *session, c Cluster) (Replica, error) {
 		return history{replica, all[len(all)-1].At}, nil
 	})[0]
 	if len(r.Answered()) == 0 {
-		return Replica{}, errors.New(strings.Join(r.Missing(), "; "))
+		return Cluster{}, errors.New(strings.Join(r.Missing(), "; "))
 	}
-	return slices.MinFunc(r.Answered(), func(a, b query.Answer[history]) int {
+	longest := slices.MinFunc(r.Answered(), func(a, b query.Answer[history]) int {
 		return cmp.Or(a.Value.oldest.Compare(b.Value.oldest), strings.Compare(a.Replica, b.Replica))
-	}).Value.of, nil
+	}).Value.of
+	return Cluster{Name: r.Cluster, Find: func(context.Context) ([]Replica, error) { return []Replica{longest}, nil }}, nil
 }
 
-// storyteller is the same for the only cluster of a session.
-func (s *session) storyteller(ctx context.Context) (Replica, error) {
-	if len(s.clusters) != 1 {
-		return Replica{}, usagef("choose one cluster: each has its own history")
+// askStoryteller asks the replica with the longest history, and returns its name.
+func askStoryteller[T any](ctx context.Context, s *session, question func(context.Context, Replica) (T, error)) (replica string, said T, err error) {
+	c, err := s.storyteller(ctx)
+	if err != nil {
+		return "", said, err
 	}
-	return storyteller(ctx, s, s.clusters[0])
+	r := ask(ctx, s, []Cluster{c}, question)[0]
+	return r.Answers[0].Replica, r.Answers[0].Value, r.Answers[0].Err
 }
 
 type logJob struct {
@@ -78,29 +83,18 @@ func (j *logJob) define(flags *options.Flags) {
 }
 
 func (j *logJob) run(ctx context.Context, s *session) (int, error) {
-	replica, err := s.storyteller(ctx)
-	if err != nil {
-		return Trouble, err
-	}
-	q := url.Values{"limit": {strconv.Itoa(j.limit)}}
+	q := parameters("limit", strconv.Itoa(j.limit), "since", j.since, "at", j.at, "namespace", j.namespace, "object", j.object)
 	if j.lost {
 		q.Set("limit", "5000")
 	}
-	for name, value := range map[string]string{"since": j.since, "at": j.at, "namespace": j.namespace, "object": j.object} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	all, err := askHistory(ctx, replica, q)
+	replica, all, err := askStoryteller(ctx, s, func(ctx context.Context, r Replica) (entries, error) { return askHistory(ctx, r, q) })
 	if err != nil {
 		return Trouble, err
 	}
 	if j.lost {
 		all = j.largest(all)
 	}
-	return verdict(len(all) > 0), j.write(s, replica.Name, all)
+	return verdict(len(all) > 0), j.write(s, replica, all)
 }
 
 // largest returns the entries that removed routes, those with the most removed routes first.
@@ -169,60 +163,30 @@ func (showJob) run(ctx context.Context, s *session) (int, error) {
 	if !isEntry(s.args[0]) {
 		return Trouble, usagef("%q: must be the number of an entry, as %s log shows it", s.args[0], s.program.Name)
 	}
-	return s.showEntry(ctx, s.args[0], "")
+	type pages struct{ document, text *query.Page }
+	replica, p, err := askStoryteller(ctx, s, func(ctx context.Context, r Replica) (p pages, err error) {
+		path := api.PathHistory + "/" + s.args[0]
+		if p.document, err = query.GetAs(ctx, r.Support, path, nil, "application/json", http.StatusNotFound); err == nil {
+			p.text, err = query.GetAs(ctx, r.Support, path, nil, "text/plain", http.StatusNotFound)
+		}
+		return p, err
+	})
+	if err != nil {
+		return Trouble, err
+	}
+	if p.document.Status == http.StatusNotFound {
+		writeLines(s.std.Err, []string{replica + ": " + p.document.Line()})
+		return Unhealthy, nil
+	}
+	if s.output == "json" {
+		_, err = s.std.Out.Write(p.document.Body)
+		return Healthy, err
+	}
+	return Healthy, writeText(s.std.Out, p.text.Body)
 }
 
 // isEntry reports whether an argument is the number of an entry.
 func isEntry(arg string) bool {
 	_, err := strconv.ParseUint(arg, 10, 64)
 	return err == nil
-}
-
-// areEntries reports whether the last two arguments are entries of the history: numbers, or a number and now.
-func areEntries(args []string) bool {
-	n := len(args)
-	return n >= 2 && isEntry(args[n-2]) && (isEntry(args[n-1]) || args[n-1] == "now")
-}
-
-// showEntry prints an entry, or how it differs from another one. A comparison sets the exit status as diff(1) does.
-func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
-	replica, err := s.storyteller(ctx)
-	if err != nil {
-		return Trouble, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	q, status := url.Values{}, Healthy
-	if to != "" {
-		q.Set("to", to)
-	}
-	read := func(media string) (*query.Page, error) {
-		return query.GetAs(ctx, replica.Support, api.PathHistory+"/"+from, q, media, http.StatusNotFound)
-	}
-	p, err := read("application/json")
-	switch {
-	case err != nil:
-		return Trouble, err
-	case p.Status == http.StatusNotFound:
-		writeLines(s.std.Err, []string{replica.Name + ": " + p.Line()})
-		if to != "" {
-			return Trouble, nil
-		}
-		return Unhealthy, nil
-	}
-	var answer api.HistoryDifference
-	if err := json.Unmarshal(p.Body, &answer); err != nil {
-		return Trouble, fmt.Errorf("the answer is not what a route server says: %w", err)
-	}
-	if to != "" && !shadowdiff.IsSame(answer.Difference) {
-		status = Unhealthy
-	}
-	if s.output == "json" {
-		_, err = s.std.Out.Write(p.Body)
-		return status, err
-	}
-	if p, err = read("text/plain"); err != nil {
-		return Trouble, err
-	}
-	return status, writeText(s.std.Out, p.Body)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -44,7 +43,7 @@ func (s *session) tables() (*tables.Reader, *compiler, error) {
 		fmt.Fprintf(s.std.Err, "%s: warning: -kubernetes and --manifests have no effect: the arguments are the tables\n", s.program.Name)
 	}
 	c := &compiler{server: s.server, std: s.std}
-	transport, err := s.places.Certificates().Transport()
+	transport, err := query.Transport(s.tls)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -153,8 +152,8 @@ func (s *session) explainManifests(ctx context.Context, path string, query expla
 	}, query), nil
 }
 
-// Against asks a route server which requests of others the Ingresses and RouteGroups of manifests would take, and prints the answer as text,
-// json or markdown. server is the URL of its support listener; paths are files, folders or - for standard input. It returns the exit
+// Against asks a route server which requests of others the Ingresses and RouteGroups of manifests would take, and prints the answer as text
+// or json. server is the URL of its support listener; paths are files, folders or - for standard input. It returns the exit
 // status: Healthy if they take nothing, Unhealthy if they do or may.
 func Against(ctx context.Context, server string, paths []string, output string, std program.Stdio) (int, error) {
 	body, err := routed(ctx, paths, std.In)
@@ -165,18 +164,15 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 	defer cancel()
 	const path = api.PathTakeovers
 	listener := &Listener{URL: strings.TrimSuffix(strings.TrimSuffix(server, "/"), path)}
-	answer, err := query.Do(ctx, listener, http.MethodPost, path, url.Values{"format": {"json"}}, "application/json", bytes.NewReader(body))
+	answer, err := query.Post(ctx, listener, path, url.Values{"format": {"json"}}, bytes.NewReader(body))
 	if err != nil {
 		return Trouble, err
 	}
-	if answer.Status != http.StatusOK {
-		return Trouble, answer.Refusal(path)
-	}
 	var report takeover.Report
-	if err := json.Unmarshal(answer.Body, &report); err != nil || report.Schema != takeover.Schema {
+	if err := json.Unmarshal(answer, &report); err != nil || report.Schema != takeover.Schema {
 		return Trouble, fmt.Errorf("%s: this is not the support listener of a route server that reads a cluster", listener.URL)
 	}
-	write := map[string]func(io.Writer) error{"text": report.WriteText, "json": report.WriteJSON, "markdown": report.WriteMarkdown}[output]
+	write := map[string]func(io.Writer) error{"text": report.WriteText, "json": report.WriteJSON}[output]
 	return verdict(!report.Found()), printing(write(std.Out))
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -42,8 +43,6 @@ type documentReplica struct {
 	Error  string          `json:"error,omitempty"`  // why there is no answer
 	Wrong  []string        `json:"wrong,omitempty"`  // problems, one sentence each
 	Answer json.RawMessage `json:"answer,omitempty"` // as the replica sent it
-
-	differs bool // from other replicas, without a majority
 }
 
 // result is an exit status, which a document shows as a word.
@@ -81,11 +80,58 @@ func (a *answer[T]) json() json.RawMessage {
 	return a.raw
 }
 
-// rawAnswer is implemented by answers that a document shows as the replica sent them.
-type rawAnswer interface{ json() json.RawMessage }
+// reported is what a command has to say about one cluster.
+type reported struct {
+	documentCluster
+	rows  [][]string // of the table
+	text  []byte     // of servers
+	notes []string   // below
+}
 
-// outline returns a cluster with its replicas and their raw answers. Its result is trouble if no replica answered, else status.
-func outline[T any](r query.Reply[T], status int) documentCluster {
+// note adds a sentence about replicas, or about the cluster.
+func (one *reported) note(replicas, text string) {
+	one.notes = append(one.notes, query.Label(one.Name, replicas)+text)
+}
+
+// tabulate prints the result of a command, as a document or as a table with texts and sentences below it, and returns the exit status: the
+// worst of the clusters. each describes one of them, and returns its status. Who did not answer is named on standard error.
+func tabulate[T any](s *session, command string, head []string, replies []query.Reply[T], each func(int, query.Reply[T], *reported) int) (int, error) {
+	worst := result(Healthy)
+	g, text, notes := &grid{}, []byte(nil), []string(nil)
+	s.row(g, "CONTEXT", head)
+	d := document{Command: command}
+	for i, r := range replies {
+		one := &reported{documentCluster: outline(r)}
+		one.Result = result(each(i, r, one))
+		worst = max(worst, one.Result)
+		d.Clusters = append(d.Clusters, one.documentCluster)
+		for _, cells := range one.rows {
+			s.row(g, r.Cluster, cells)
+		}
+		text, notes = append(text, one.text...), append(notes, one.notes...)
+	}
+	if s.output == "json" {
+		d.Result = worst
+		return int(worst), writeDocument(s.std.Out, d)
+	}
+	if len(g.rows) > 1 {
+		if err := g.write(s.std.Out); err != nil {
+			return int(worst), printing(err)
+		}
+		if len(notes) > 0 {
+			fmt.Fprintln(s.std.Out)
+		}
+	}
+	err := writeText(s.std.Out, text)
+	writeLines(s.std.Out, notes)
+	for _, r := range replies {
+		writeLines(s.std.Err, r.Missing())
+	}
+	return int(worst), printing(err)
+}
+
+// outline returns a cluster with its replicas and their raw answers.
+func outline[T any](r query.Reply[T]) documentCluster {
 	d := documentCluster{Name: r.Cluster, Replicas: []documentReplica{}}
 	if r.Err != nil {
 		d.Error = r.Err.Error()
@@ -94,65 +140,20 @@ func outline[T any](r query.Reply[T], status int) documentCluster {
 		one := documentReplica{Name: a.Replica}
 		if a.Err != nil {
 			one.Error = a.Err.Error()
-		} else if raw, ok := any(a.Value).(rawAnswer); ok {
+		} else if raw, ok := any(a.Value).(interface{ json() json.RawMessage }); ok {
 			one.Answer = raw.json()
 		}
 		d.Replicas = append(d.Replicas, one)
 	}
-	if len(r.Answered()) == 0 {
-		status = Trouble
-	}
-	d.Result = result(status)
 	return d
 }
 
-// conclude prints the result of a command, as a document or as the text of write, and returns the exit status: the worst of the
-// clusters. judge describes one of them.
-func conclude[T any](s *session, command string, replies []query.Reply[T], judge func(int, query.Reply[T]) documentCluster, write func() error) (int, error) {
-	worst := result(Healthy)
-	docs := make([]documentCluster, len(replies))
-	for i, r := range replies {
-		docs[i] = judge(i, r)
-		worst = max(worst, docs[i].Result)
+// silent returns [Trouble] if a replica that runs did not answer, or none did, else [Healthy].
+func silent[T any](r query.Reply[T]) int {
+	if len(r.Answered()) == 0 || slices.ContainsFunc(r.Answers, func(a query.Answer[T]) bool { return a.Err != nil && !a.Fault }) {
+		return Trouble
 	}
-	if s.output == "json" {
-		return int(worst), writeDocument(s.std.Out, document{Command: command, Result: worst, Clusters: docs})
-	}
-	return int(worst), printing(write())
-}
-
-// reported is what a command has to say about one cluster.
-type reported struct {
-	documentCluster
-	rows  [][]string
-	notes []string // sentences below the table
-}
-
-// tabulate prints the result of a command like conclude, as text in a table with sentences below it.
-func tabulate[T any](s *session, command string, head []string, replies []query.Reply[T], each func(int, query.Reply[T]) reported) (int, error) {
-	g := &grid{}
-	s.row(g, "CONTEXT", head)
-	var notes []string
-	judge := func(i int, r query.Reply[T]) documentCluster {
-		one := each(i, r)
-		for _, cells := range one.rows {
-			s.row(g, r.Cluster, cells)
-		}
-		notes = append(notes, one.notes...)
-		return one.documentCluster
-	}
-	return conclude(s, command, replies, judge, func() error {
-		if len(g.rows) > 1 {
-			if err := g.write(s.std.Out); err != nil {
-				return err
-			}
-			if len(notes) > 0 {
-				fmt.Fprintln(s.std.Out)
-			}
-		}
-		writeLines(s.std.Out, notes)
-		return nil
-	})
+	return Healthy
 }
 
 // row adds a row. It begins with the name of the cluster if there are several.
@@ -185,9 +186,7 @@ func agreeing[T any](r query.Reply[T], key func(T) string) (all []*agreement[T])
 }
 
 // grid is a text table. The first row is the longest.
-type grid struct {
-	rows [][]string
-}
+type grid struct{ rows [][]string }
 
 // maxCell limits a cell, in characters.
 const maxCell = 80
@@ -252,6 +251,9 @@ func age(d time.Duration) string {
 	}
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
+
+// seconds formats a number of seconds as an age.
+func seconds(n float64) string { return age(time.Duration(n * float64(time.Second))) }
 
 // since returns the age of a moment, or "" for none.
 func (s *session) since(t time.Time) string {

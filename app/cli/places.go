@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"strings"
 
@@ -23,12 +25,6 @@ func (s *session) listed() (all []Cluster, err error) {
 		defer f.Close()
 		in = f
 	}
-	transport, err := s.places.Certificates().Transport()
-	if err != nil {
-		return nil, err
-	}
-	s.close = transport.CloseIdleConnections
-	transport.MaxIdleConnsPerHost, transport.MaxIdleConns = 1, 0 // one question at a time
 	lines := bufio.NewScanner(io.LimitReader(in, most))
 	for n := 1; lines.Scan(); n++ {
 		words := strings.Fields(lines.Text())
@@ -38,11 +34,58 @@ func (s *session) listed() (all []Cluster, err error) {
 		if len(words) != 2 || !query.IsURL(words[1]) {
 			return nil, fmt.Errorf("--urls: line %d: must be NAME URL", n)
 		}
-		r := Replica{Name: words[1], Support: &Listener{URL: strings.TrimSuffix(words[1], "/"), Transport: transport}}
+		r := Replica{Name: words[1], Support: &Listener{URL: strings.TrimSuffix(words[1], "/")}}
 		all = append(all, Cluster{Name: words[0], Find: func(context.Context) ([]Replica, error) { return []Replica{r}, nil }})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("--urls: %w", err)
 	}
 	return all, nil
+}
+
+// postJob sends a command to the process in the same pod, for kubectl routesrv.
+type postJob struct{ noFlags }
+
+func (postJob) run(ctx context.Context, s *session) (int, error) {
+	form, err := url.ParseQuery(s.args[1])
+	if err != nil {
+		return Trouble, usagef("%q is no form: %v", s.args[1], err)
+	}
+	r := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) ([]byte, error) { return r.Post(ctx, s.args[0], form) })[0]
+	if len(r.Answered()) == 0 {
+		writeLines(s.std.Err, r.Missing())
+		return Trouble, nil
+	}
+	_, err = s.std.Out.Write(r.Answered()[0].Value)
+	return Healthy, err
+}
+
+type getJob struct{ noFlags }
+
+func (getJob) run(ctx context.Context, s *session) (int, error) {
+	path := s.args[0]
+	if !strings.HasPrefix(path, "/") {
+		return Trouble, usagef("%q is not a path such as /status", path)
+	}
+	accept := "text/plain"
+	if s.output == "json" {
+		accept = "application/json"
+	}
+	r := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*query.Page, error) {
+		return query.Do(ctx, r.Support, http.MethodGet, path, nil, accept, nil)
+	})[0]
+	answers := r.Answered()
+	if len(answers) == 0 {
+		writeLines(s.std.Err, r.Missing())
+		return Trouble, nil
+	}
+	first := answers[0].Value // the replicas answer the same
+	if err := writeText(s.std.Out, first.Body); err != nil {
+		return Trouble, err
+	}
+	if first.Status/100 == 2 {
+		return Healthy, nil
+	}
+	writeLines(s.std.Err, []string{path + ": " + first.Text})
+	return Unhealthy, nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -35,21 +34,16 @@ func (j *problemsJob) define(flags *options.Flags) {
 }
 
 func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
-	q := url.Values{}
-	for name, val := range map[string]string{"namespace": j.namespace, "kind": j.kind, "name": j.name, "reason": j.reason, "severity": j.severity} {
-		if val != "" {
-			q.Set(name, val)
-		}
-	}
+	q := parameters("namespace", j.namespace, "kind", j.kind, "name", j.name, "reason", j.reason, "severity", j.severity)
 	replies := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*api.Problems, error) {
 		l := &api.Problems{}
 		_, err := query.Get(ctx, r.Support, api.PathProblems, q, l)
 		return l, err
 	})
 	none := true
-	return tabulate(s, "problems", []string{"SEVERITY", "SINCE", "OBJECT", "REASON", "MESSAGE"}, replies, func(i int, r query.Reply[*api.Problems]) reported {
-		d, merged := mergeProblems(r)
-		one := reported{documentCluster: d, notes: r.Missing()}
+	return tabulate(s, "problems", []string{"SEVERITY", "SINCE", "OBJECT", "REASON", "MESSAGE"}, replies, func(i int, r query.Reply[*api.Problems], one *reported) int {
+		merged, status := mergeProblems(r)
+		one.Answer = api.Problems{Count: len(merged), Problems: merged}
 		for _, p := range merged {
 			text := p.Message
 			if p.Route != "" {
@@ -60,46 +54,42 @@ func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 			}
 			one.rows = append(one.rows, []string{p.Severity, s.since(p.Since), ownerOf(p), p.Reason, text})
 		}
-		if none = none && len(merged) == 0 && d.Result != Trouble; none && i == len(replies)-1 {
-			one.notes = append(one.notes, "no problems")
+		if none = none && status == Healthy && len(merged) == 0; none && i == len(replies)-1 {
+			one.notes = []string{"no problems"}
 		}
-		return one
+		return status
 	})
 }
 
 // mergeProblems merges the lists of the replicas, the worst problems first.
-func mergeProblems(r query.Reply[*api.Problems]) (documentCluster, []api.Problem) {
-	merged := []api.Problem{}
-	at := make(map[string]int)
-	seen := make(map[string][]string)
+func mergeProblems(r query.Reply[*api.Problems]) (merged []api.Problem, status int) {
+	byID := make(map[string]*api.Problem)
 	for _, a := range r.Answered() {
 		for _, p := range a.Value.Problems {
 			p.Replicas = nil
-			k, known := at[p.ID]
-			if !known {
-				at[p.ID] = len(merged)
-				merged = append(merged, p)
-			} else if p.Since.Before(merged[k].Since) {
-				merged[k].Since = p.Since
+			if known := byID[p.ID]; known == nil {
+				byID[p.ID] = &p
+			} else if p.Since.Before(known.Since) {
+				known.Since = p.Since
 			}
-			seen[p.ID] = append(seen[p.ID], a.Replica)
+			byID[p.ID].Replicas = append(byID[p.ID].Replicas, a.Replica)
 		}
 	}
-	status := Healthy
-	for i := range merged {
-		p := &merged[i]
-		if names := slices.Compact(seen[p.ID]); len(names) < len(r.Answered()) {
-			p.Replicas = names
+	merged = []api.Problem{}
+	for _, p := range byID {
+		if len(slices.Compact(p.Replicas)) == len(r.Answered()) {
+			p.Replicas = nil
 		}
-		if p.Severity != "info" {
+		if merged = append(merged, *p); p.Severity != "info" {
 			status = Unhealthy
 		}
 	}
-	slices.SortStableFunc(merged, func(a, b api.Problem) int {
+	slices.SortFunc(merged, func(a, b api.Problem) int {
 		return cmp.Or(slices.Index(severities, b.Severity)-slices.Index(severities, a.Severity), strings.Compare(a.Owner.Namespace, b.Owner.Namespace),
 			strings.Compare(ownerOf(a), ownerOf(b)), strings.Compare(a.ID, b.ID))
 	})
-	d := outline(r, status)
-	d.Answer = api.Problems{Count: len(merged), Problems: merged}
-	return d, merged
+	if len(r.Answered()) == 0 {
+		status = Trouble
+	}
+	return merged, status
 }

@@ -51,32 +51,30 @@ func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
 
 func (j *statusJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askStatus)
-	differ := j.settle(ctx, s, replies)
+	first := j.settle(ctx, s, replies)
 	head := []string{"REPLICA", "STATE", "TABLE", "ROUTES", "READ", "ERRORS", "WARNINGS"}
-	return tabulate(s, "status", head, replies, func(i int, r query.Reply[*serverStatus]) reported { return j.report(s, r, differ[i]) })
+	return tabulate(s, "status", head, replies, func(i int, r query.Reply[*serverStatus], one *reported) int {
+		return j.describe(s, r, stuck(first[i], r), one)
+	})
 }
 
-// settle repeats the question to clusters whose replicas serve different tables, because they read at different moments. It returns, for
-// each cluster, a sentence for each replica that keeps serving another table than the newest. It replaces replies with newer complete ones.
-func (j *statusJob) settle(ctx context.Context, s *session, replies []query.Reply[*serverStatus]) []map[string]string {
-	first, differ := make([]map[string]string, len(replies)), make([]map[string]string, len(replies))
-	for i, r := range replies {
-		first[i] = digests(r)
-	}
-	for try := 0; ; try++ {
+// settle repeats the question to clusters whose replicas serve different tables, because they read at different moments. It replaces
+// replies with newer complete ones, and returns the first ones.
+func (j *statusJob) settle(ctx context.Context, s *session, replies []query.Reply[*serverStatus]) (first []query.Reply[*serverStatus]) {
+	first = slices.Clone(replies)
+	for range settleTries {
 		var again []int
 		var clusters []Cluster
 		for i, r := range replies {
-			if differ[i] = stuck(first[i], r); len(differ[i]) > 0 {
+			if len(stuck(first[i], r)) > 0 {
 				again, clusters = append(again, i), append(clusters, s.clusters[i])
 			}
 		}
-		if len(again) == 0 || try == settleTries {
-			return differ
+		if len(again) == 0 {
+			break
 		}
 		select {
 		case <-ctx.Done():
-			return make([]map[string]string, len(replies))
 		case <-time.After(j.wait):
 		}
 		for k, r := range ask(ctx, s, clusters, askStatus) {
@@ -85,22 +83,18 @@ func (j *statusJob) settle(ctx context.Context, s *session, replies []query.Repl
 			}
 		}
 	}
-}
-
-// digests returns the tables of the replicas.
-func digests(r query.Reply[*serverStatus]) map[string]string {
-	all := make(map[string]string)
-	for _, a := range r.Answered() {
-		if a.Value.said.Table != nil {
-			all[a.Replica] = a.Value.said.Table.Digest.String()
-		}
-	}
-	return all
+	return first
 }
 
 // stuck returns a sentence for each replica that serves another table than the newest, by its revision, and still the same as in the first
 // answer.
-func stuck(first map[string]string, r query.Reply[*serverStatus]) map[string]string {
+func stuck(first, r query.Reply[*serverStatus]) map[string]string {
+	before := make(map[string]string)
+	for _, a := range first.Answered() {
+		if t := a.Value.said.Table; t != nil {
+			before[a.Replica] = t.Digest.String()
+		}
+	}
 	var newest *api.Table
 	for _, a := range r.Answered() {
 		if t := a.Value.said.Table; t != nil && (newest == nil || t.Revision > newest.Revision) {
@@ -110,7 +104,7 @@ func stuck(first map[string]string, r query.Reply[*serverStatus]) map[string]str
 	others := make(map[string]string)
 	for _, a := range r.Answered() {
 		t := a.Value.said.Table
-		if t == nil || t.Digest == newest.Digest || first[a.Replica] != "" && first[a.Replica] != t.Digest.String() {
+		if t == nil || t.Digest == newest.Digest || before[a.Replica] != "" && before[a.Replica] != t.Digest.String() {
 			continue
 		}
 		text := "serves table " + shortDigest(t.Digest.String())
@@ -143,8 +137,8 @@ func (j *statusJob) wrong(s *session, cluster string, st *api.Status) []string {
 	if t := st.Table; t != nil {
 		if t.Stale {
 			all = append(all, "serves a table from its last-known-good file that no read has confirmed")
-		} else if d := time.Duration(t.AgeSeconds * float64(time.Second)); d > j.maxAge {
-			all = append(all, "has not read its source for "+age(d))
+		} else if t.AgeSeconds > j.maxAge.Seconds() {
+			all = append(all, "has not read its source for "+seconds(t.AgeSeconds))
 		}
 	}
 	if n := st.Source.Failures; n >= manyFailures {
@@ -156,49 +150,45 @@ func (j *statusJob) wrong(s *session, cluster string, st *api.Status) []string {
 	return all
 }
 
-// report describes a cluster. A sentence names all replicas that it applies to.
-func (j *statusJob) report(s *session, r query.Reply[*serverStatus], differ map[string]string) reported {
-	one := reported{documentCluster: outline(r, Healthy)}
+// describe describes a cluster. A sentence names all replicas that it applies to.
+func (j *statusJob) describe(s *session, r query.Reply[*serverStatus], differ map[string]string, one *reported) (status int) {
 	if r.Err != nil {
-		one.rows, one.notes = [][]string{{"", "no answer"}}, r.Missing()
-		return one
+		one.rows = [][]string{{"", "no answer"}}
+		return Trouble
 	}
-	status := Healthy
 	said := make(map[string][]string) // the replicas, by the sentence
 	var texts []string
 	for k, a := range r.Answers {
-		doc := &one.Replicas[k]
-		cells, about := []string{a.Replica, "no answer"}, []string{doc.Error}
-		switch {
-		case a.Fault:
-			status, cells[1] = max(status, Unhealthy), "not running"
-		case a.Err != nil:
-			status = Trouble
-		default:
-			doc.Wrong = j.wrong(s, r.Cluster, &a.Value.said)
-			if text := differ[a.Replica]; text != "" {
-				doc.Wrong, doc.differs = append(doc.Wrong, text), strings.Contains(text, "replicas differ")
+		if a.Err != nil {
+			state, bad := "no answer", Trouble
+			if a.Fault {
+				state, bad = "not running", Unhealthy
 			}
-			status = max(status, verdict(len(doc.Wrong) == 0))
-			cells = []string{a.Replica, state(&a.Value.said, *doc), "", "", "", fmt.Sprint(a.Value.said.Problems["error"]), fmt.Sprint(a.Value.said.Problems["warning"])}
-			if t := a.Value.said.Table; t != nil {
-				cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
-			}
-			about = slices.Concat(doc.Wrong, told(&a.Value.said, s.now()))
+			one.rows, status = append(one.rows, []string{a.Replica, state}), max(status, bad)
+			continue
+		}
+		doc, st := &one.Replicas[k], &a.Value.said
+		doc.Wrong = j.wrong(s, r.Cluster, st)
+		if text := differ[a.Replica]; text != "" {
+			doc.Wrong = append(doc.Wrong, text)
+		}
+		status = max(status, verdict(len(doc.Wrong) == 0))
+		cells := []string{a.Replica, state(st, doc.Wrong), "", "", "", fmt.Sprint(st.Problems["error"]), fmt.Sprint(st.Problems["warning"])}
+		if t := st.Table; t != nil {
+			cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), seconds(t.AgeSeconds)
 		}
 		one.rows = append(one.rows, cells)
-		for _, text := range about {
+		for _, text := range slices.Concat(doc.Wrong, told(st, s.now())) {
 			if said[text] == nil {
 				texts = append(texts, text)
 			}
 			said[text] = append(said[text], a.Replica)
 		}
 	}
-	one.Result = result(status) // also if none answered, because none runs
 	for _, text := range texts {
-		one.notes = append(one.notes, query.Label(r.Cluster, strings.Join(said[text], ", "))+text)
+		one.note(strings.Join(said[text], ", "), text)
 	}
-	return one
+	return status
 }
 
 // maxToldOrders is how many freezes and pins are listed for a replica.
@@ -240,7 +230,7 @@ func told(st *api.Status, now time.Time) (all []string) {
 }
 
 // state returns one word for a replica.
-func state(st *api.Status, doc documentReplica) string {
+func state(st *api.Status, wrong []string) string {
 	switch {
 	case st.Table == nil:
 		return "no table"
@@ -248,12 +238,78 @@ func state(st *api.Status, doc documentReplica) string {
 		return "held"
 	case st.Table.Stale:
 		return "stale"
-	case len(doc.Wrong) == 1 && doc.differs:
-		return "differs"
-	case len(doc.Wrong) > 0:
+	case len(wrong) > 0:
 		return "unhealthy"
 	case st.Upstream != nil:
 		return "healthy (relay)"
 	}
 	return "healthy"
+}
+
+// canaryJob lists soaking changes.
+type canaryJob struct{ noFlags }
+
+func (canaryJob) run(ctx context.Context, s *session) (int, error) {
+	head := []string{"OBJECT", "CHANGED", "SINCE", "FOR THE FLEET"}
+	return tabulate(s, "canary", head, ask(ctx, s, s.clusters, askStatus), func(_ int, r query.Reply[*serverStatus], one *reported) int {
+		status := silent(r)
+		for _, a := range r.Answered() {
+			if c := a.Value.said.Canary; c != nil {
+				status = max(status, verdict(c.Halted == 0 && (c.Verdict == nil || !c.Verdict.Firing && !c.Verdict.Failed)))
+			}
+		}
+		for _, g := range agreeing(r, soakingKey) {
+			describeCanary(s, g.value.said.Canary, one)
+		}
+		return status
+	})
+}
+
+// soakingKey is equal for replicas with the same soaking changes and the same end.
+func soakingKey(st *serverStatus) string {
+	if st.said.Canary == nil {
+		return ""
+	}
+	key := st.said.Canary.Query
+	for _, o := range st.said.Canary.Objects {
+		key += fmt.Sprint("\x00", o.Ref, o.Until.Unix(), o.Halted)
+	}
+	return key
+}
+
+// describeCanary adds the soaking changes of replicas.
+func describeCanary(s *session, c *api.Canary, one *reported) {
+	if c == nil {
+		one.note("", "no canary: --canary is not set")
+		return
+	}
+	for _, o := range c.Objects {
+		until := o.Until.UTC().Format(time.RFC3339)
+		switch {
+		case o.Halted != "":
+			until = "halted by " + o.By + ": " + o.Halted
+		case o.Capped:
+			until += ", since it keeps changing"
+		}
+		one.rows = append(one.rows, []string{o.Ref.String(), o.Detail, s.since(o.Since), until})
+	}
+	one.note("", shadowdiff.Plural(c.Count, "object")+" on the canary"+nextPromotion(c, s.now()))
+	switch v := c.Verdict; {
+	case c.Query == "":
+	case v == nil:
+		one.note("", "the query was not asked yet: "+c.Query)
+	case v.Failed:
+		one.note("", "the query is not answered, so soaks are extended: "+v.Text)
+	case v.Firing:
+		one.note("", "the query fires, so nothing is promoted: "+v.Text)
+	default:
+		one.note("", "the query returned "+v.Text+" "+s.since(v.At)+" ago")
+	}
+}
+
+func nextPromotion(c *api.Canary, now time.Time) string {
+	if c.NextPromotion.IsZero() {
+		return ""
+	}
+	return ", next promotion in " + age(c.NextPromotion.Sub(now))
 }

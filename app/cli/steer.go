@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/api"
@@ -87,16 +86,20 @@ func post[T any](ctx context.Context, r Replica, path string, form url.Values) (
 	return p, nil
 }
 
-// printPosted prints the result of a command for every replica: lines and failures, or a document.
-func printPosted[T any](s *session, command string, r query.Reply[*answer[T]], status int, lines, failed []string) (int, error) {
-	if s.output == "json" {
-		d := outline(r, status)
-		d.Result = result(status)
-		return status, writeDocument(s.std.Out, document{Command: command, Result: d.Result, Clusters: []documentCluster{d}})
-	}
-	writeLines(s.std.Out, lines)
-	writeLines(s.std.Err, failed)
-	return status, nil
+// done prints the result of a command for every replica, and the exit status: trouble unless all that matter have it.
+func done[T any](s *session, command string, r query.Reply[*answer[T]], status int, about func(said *T) string, trouble string) (int, error) {
+	return tabulate(s, command, nil, []query.Reply[*answer[T]]{r}, func(_ int, r query.Reply[*answer[T]], one *reported) int {
+		for _, a := range r.Answered() {
+			if a.Value != nil {
+				one.note(a.Replica, about(&a.Value.said))
+			}
+		}
+		if trouble != "" {
+			writeLines(s.std.Err, []string{trouble})
+			return Trouble
+		}
+		return status
+	})
 }
 
 // acceptJob publishes held content: all of it, or only kept objects selected by namespace or name.
@@ -129,53 +132,36 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 		}
 		return post[api.Accepted](ctx, replica, api.PathAccept, form)
 	})[0]
-	var lines, failed []string
 	left := len(chosen)
-	for _, a := range r.Answers {
-		switch where := query.Label(r.Cluster, a.Replica); {
-		case !slices.Contains(chosen, a.Replica): // pods come and go
-		case a.Err != nil:
-			failed = append(failed, where+a.Err.Error())
-		default:
+	for _, a := range r.Answered() {
+		if slices.Contains(chosen, a.Replica) {
 			left--
-			lines = append(lines, fmt.Sprintf("%sserves %s, %s", where, shortDigest(a.Value.said.Digest.String()), shadowdiff.Plural(a.Value.said.Routes, "route")))
 		}
 	}
-	if r.Err != nil {
-		failed = append(failed, r.Missing()...)
-	}
-	if left > 0 && len(failed) == 0 {
-		failed = append(failed, "a replica that held it no longer runs")
-	}
+	trouble := ""
 	if left > 0 {
-		status = Trouble
+		trouble = shadowdiff.Plural(left, "replica") + " that held it did not publish it"
 	}
-	return printPosted(s, "accept", r, status, lines, failed)
+	return done(s, "accept", r, status, func(said *api.Accepted) string {
+		return "serves " + shortDigest(said.Digest.String()) + ", " + shadowdiff.Plural(said.Routes, "route")
+	}, trouble)
 }
 
 // choose shows what the replicas hold, and returns the ones that hold the digest.
-func (j *acceptJob) choose(s *session, r query.Reply[*holding], digest string) (status int, chosen []string) {
-	var text []byte
-	for _, a := range r.Answered() {
-		switch {
-		case !a.Value.Held:
-		case a.Value.Digest.String() == digest:
-			if chosen = append(chosen, a.Replica); len(chosen) == 1 {
-				text = a.Value.text // the texts of the others are the same
+func (j *acceptJob) choose(s *session, r query.Reply[*spoken], digest string) (status int, chosen []string) {
+	status = silent(r)
+	writeLines(s.std.Err, r.Missing())
+	for _, g := range agreeing(r, func(a *spoken) string { return a.key }) {
+		switch where := query.Label(r.Cluster, strings.Join(g.replicas, ", ")); {
+		case g.value.key == digest:
+			if chosen = g.replicas; s.output != "json" {
+				_ = writeText(s.std.Out, g.value.text)
+				writeLines(s.std.Out, []string{"", "Held by " + strings.TrimSuffix(where, ": ")})
 			}
-		default:
-			writeLines(s.std.Err, []string{query.Label(r.Cluster, a.Replica) + "holds something else, " + a.Value.Digest.String() +
-				": look at it with the command held"})
-			status = Unhealthy
+		case g.value.key != "":
+			writeLines(s.std.Err, []string{where + "holds something else, " + g.value.key + ": look at it with the command held"})
+			status = max(status, Unhealthy)
 		}
-	}
-	if missing := r.Missing(); len(missing) > 0 {
-		writeLines(s.std.Err, missing)
-		status = Trouble
-	}
-	if len(chosen) > 0 && s.output != "json" {
-		_ = writeHead(s.std.Out, text)
-		writeLines(s.std.Out, []string{"", "Held by " + query.Label(r.Cluster, "") + strings.Join(chosen, ", ")})
 	}
 	return status, chosen
 }
@@ -192,7 +178,6 @@ type steerJob struct {
 	all           bool
 	to            string // of a rollback
 	deleted       bool
-	progress      sync.Mutex // of lines about it
 }
 
 func (j *steerJob) define(flags *options.Flags) {
@@ -206,7 +191,7 @@ func (j *steerJob) define(flags *options.Flags) {
 	if j.order == api.SteerRollback {
 		flags.Add("--to", options.Text("TIME", &j.to, ""),
 			"Roll back to what was served at this time, instead of to an entry; in the forms of --since of log.")
-		flags.Add("--deleted", options.Bool(&j.deleted, false), "Only objects that do not exist any more. Nothing is frozen.")
+		flags.Add("--deleted", options.Bool(&j.deleted, false), "Only objects that no longer exist. Nothing is frozen.")
 	}
 }
 
@@ -249,76 +234,46 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 		return Trouble, err
 	}
 	c := s.clusters[0]
-	first, err := j.first(ctx, s, c)
-	if err != nil {
-		return Trouble, err
+	if j.order == api.SteerRollback {
+		if c, err = s.storyteller(ctx); err != nil {
+			return Trouble, err
+		}
 	}
-	planned, err := j.preview(ctx, s, first, form)
-	if err != nil {
-		return Trouble, fmt.Errorf("%s%w", query.Label(c.Name, first.Name), err)
+	dry := maps.Clone(form)
+	dry.Set("dry", "true")
+	preview := ask(ctx, s, []Cluster{c}, func(ctx context.Context, r Replica) (*answer[api.Steered], error) {
+		return post[api.Steered](ctx, r, api.PathSteering, dry)
+	})[0]
+	if len(preview.Answered()) == 0 {
+		return Trouble, errors.New(strings.Join(preview.Missing(), "; "))
 	}
+	first, planned := preview.Answered()[0].Replica, &preview.Answered()[0].Value.said
 	if j.dry && s.output == "json" {
 		return Healthy, writeDocument(s.std.Out, document{
 			Command: j.order, Clusters: []documentCluster{{Name: c.Name, Replicas: []documentReplica{}, Answer: planned}},
 		})
 	}
-	j.show(s, first.Name, planned)
+	j.show(s, first, planned)
 	if j.dry {
 		return Healthy, nil
 	}
 	if sure, err := j.confirmed(s, "Do this on every replica"); err != nil || !sure {
 		return Unhealthy, err
 	}
-	parts := *s // each has the time limit of a command
-	parts.timeout *= time.Duration(1 + len(planned.Pins)/pinsPerCommand)
-	r := ask(ctx, &parts, []Cluster{c}, func(ctx context.Context, r Replica) (*answer[api.Steered], error) {
-		return j.carryOut(ctx, s, r, form, planned)
+	s.timeout *= time.Duration(1 + len(planned.Pins)/pinsPerCommand)
+	r := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*answer[api.Steered], error) {
+		return j.carryOut(ctx, r, form, planned)
 	})[0]
-	status, failed := Healthy, r.Missing()
-	if len(r.Answered()) < len(r.Answers) || r.Err != nil || len(r.Answers) == 0 {
-		status = Trouble
-		failed = append(failed, "not every replica has it: run the command again, which repeats nothing that is done; "+
-			"a replica that starts takes the list of the others")
+	trouble := ""
+	if len(r.Answered()) < len(r.Answers) || len(r.Answers) == 0 {
+		trouble = "not every replica has it: run the command again, which repeats nothing that is done; a replica that starts takes the list of the others"
 	}
-	var lines []string
-	for _, a := range r.Answered() {
-		lines = append(lines, query.Label(r.Cluster, a.Replica)+"done, serves "+shortDigest(a.Value.said.Digest.String()))
-	}
-	return printPosted(s, j.order, r, status, lines, failed)
-}
-
-// first returns the replica that reports what would change.
-func (j *steerJob) first(ctx context.Context, s *session, c Cluster) (Replica, error) {
-	if j.order == api.SteerRollback {
-		return storyteller(ctx, s, c)
-	}
-	replicas, err := c.Find(ctx)
-	if err != nil {
-		return Replica{}, err
-	}
-	i := slices.IndexFunc(replicas, func(r Replica) bool { return r.Fault == "" })
-	if i < 0 {
-		return Replica{}, errors.New("no replica can be asked")
-	}
-	return replicas[i], nil
-}
-
-// preview queries what would change.
-func (j *steerJob) preview(ctx context.Context, s *session, r Replica, form url.Values) (*api.Steered, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	dry := maps.Clone(form)
-	dry.Set("dry", "true")
-	answer, err := post[api.Steered](ctx, r, api.PathSteering, dry)
-	if err != nil {
-		return nil, err
-	}
-	return &answer.said, nil
+	return done(s, j.order, r, Healthy, func(said *api.Steered) string { return "done, serves " + shortDigest(said.Digest.String()) }, trouble)
 }
 
 // carryOut sends the command to one replica. For a rollback it names the versions, because replicas number their entries
 // differently.
-func (j *steerJob) carryOut(ctx context.Context, s *session, r Replica, form url.Values, planned *api.Steered) (last *answer[api.Steered], err error) {
+func (j *steerJob) carryOut(ctx context.Context, r Replica, form url.Values, planned *api.Steered) (last *answer[api.Steered], err error) {
 	if j.order != api.SteerRollback || len(planned.Pins) == 0 {
 		return post[api.Steered](ctx, r, api.PathSteering, form)
 	}
@@ -329,20 +284,11 @@ func (j *steerJob) carryOut(ctx context.Context, s *session, r Replica, form url
 	form.Set("of", of)
 	done := 0
 	for pins := range slices.Chunk(planned.Pins, pinsPerCommand) {
-		one := maps.Clone(form)
-		one["pin"] = pins
-		part, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("no answer within %v", s.timeout))
-		last, err = query.Bounded(part, func(ctx context.Context) (*answer[api.Steered], error) {
-			return post[api.Steered](ctx, r, api.PathSteering, one)
-		})
-		if cancel(); err != nil {
-			return nil, fmt.Errorf("%d of %s pinned, then: %w", done, shadowdiff.Plural(len(planned.Pins), "object"), err)
+		form["pin"] = pins
+		if last, err = post[api.Steered](ctx, r, api.PathSteering, form); err != nil {
+			return nil, fmt.Errorf("%d of %s pinned, then: %w", done, shadowdiff.Plural(len(planned.Pins), "object"), cmp.Or(context.Cause(ctx), err))
 		}
-		if done += len(pins); len(planned.Pins) > pinsPerCommand {
-			j.progress.Lock()
-			writeLines(s.std.Err, []string{fmt.Sprintf("%s: %d of %s pinned", r.Name, done, shadowdiff.Plural(len(planned.Pins), "object"))})
-			j.progress.Unlock()
-		}
+		done += len(pins)
 	}
 	return last, nil
 }

@@ -1,5 +1,4 @@
-// Package console implements the web pages for operators: the overview at / of the support listener, and pages for the fleet, an
-// object and a request.
+// Package console implements the web pages for operators: the overview at / of the support listener, and the list of clients.
 //
 // Pages are rendered on the server and work without JavaScript; with it, a script fetches the page every few seconds and applies
 // the changes. The content security policy allows only files of the binary, and no inline scripts or styles.
@@ -14,13 +13,11 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
 	"mime"
 	"net/http"
-	"net/url"
 	"path"
 	"reflect"
 	"strconv"
@@ -29,18 +26,10 @@ import (
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/shadowdiff"
-)
-
-// Errors of functions of [Config].
-var (
-	ErrBusy    = errors.New("too many questions at a time")
-	ErrNoTable = errors.New("no table yet")
 )
 
 // Config provides the data for the pages. State is required; every other function may be nil. All of them must be
@@ -54,15 +43,8 @@ type Config struct {
 	State func() Server
 	// Problems returns the problems of the objects. nil on a relay, which knows none.
 	Problems func() []poller.Problem
-	// Held returns the difference between the served and the held table, or nil if none is held.
-	Held func(context.Context) (*shadowdiff.Comparison, error)
 	// AcceptCommand accepts a held table in the pod, such as "routesrv accept".
 	AcceptCommand string
-	// Explain explains what happened to an object, a host or a route. nil on a relay. The error may be ErrBusy.
-	Explain func(context.Context, explain.Query) (*explain.Explanation, error)
-	// Match finds the route of a request, with the parameters of /match. The error is ErrBusy, ErrNoTable, or names the wrong
-	// parameter.
-	Match func(context.Context, url.Values) (*report.Report, error)
 	// Fleet returns the clients that match. nil means that no fleet is known.
 	Fleet func(context.Context, fleet.Query) (fleet.View, error)
 	// History returns the last entries of the history, the newest first. nil on a relay, which has none.
@@ -123,13 +105,9 @@ func (c *Console) Endpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []httpserve.Endpoint{
 		{Path: "/{$}", Methods: get, Handler: c.page("overview", c.overview),
-			Does: "page: the [console](../debug/console.md); `namespace=`, `kind=`, `severity=`, `reason=` and `q=` choose problems"},
+			Does: "page: the [console](../debug/console.md); `namespace=` and `q=` choose problems"},
 		{Path: "/fleet", Methods: get, Handler: c.page("fleet", c.fleetPage),
 			Does: "page: the clients; `state=`, `zone=`, `version=` and `q=` choose"},
-		{Path: "/object", Methods: get, Handler: c.page("object", c.object),
-			Does: "page: `/explain`, with the same parameters"},
-		{Path: "/request", Methods: get, Handler: c.page("request", c.request),
-			Does: "page: `/match`, with the same parameters"},
 		{Path: "/assets/{file}", Methods: get, Handler: http.HandlerFunc(serveAsset), Does: "style and script of the pages"},
 	}
 }
@@ -156,7 +134,7 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 }
 
 // templates are the pages by name, each with the layout.
-var templates = parse("overview", "fleet", "object", "request", "failed")
+var templates = parse("overview", "fleet", "failed")
 
 func parse(names ...string) map[string]*template.Template {
 	functions := template.FuncMap{
@@ -207,7 +185,7 @@ type answer struct {
 }
 
 // page returns the handler of a page. body runs with a time limit, for at most maxPages pages concurrently.
-func (c *Console) page(name string, body func(context.Context, *http.Request) (answer, error)) http.Handler {
+func (c *Console) page(name string, body func(context.Context, *http.Request) answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		httpserve.SecurePage(w.Header(), policy)
 		w.Header().Set("Cache-Control", "no-store")
@@ -230,17 +208,7 @@ func (c *Console) page(name string, body func(context.Context, *http.Request) (a
 			return
 		}
 		defer done()
-		a, err := body(ctx, r)
-		switch {
-		case r.Context().Err() != nil: // the client disconnected
-		case errors.Is(err, ErrBusy):
-			w.Header().Set("Retry-After", "5")
-			c.fail(w, http.StatusServiceUnavailable, "Too many questions at a time", "Try again in a few seconds.")
-		case err != nil:
-			c.fail(w, http.StatusInternalServerError, "cannot render this page", err.Error())
-		default:
-			c.send(w, name, a)
-		}
+		c.send(w, name, body(ctx, r))
 	})
 }
 

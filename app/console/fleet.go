@@ -1,10 +1,8 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,23 +74,17 @@ func stateOf(s fleet.State) stateView {
 type count struct {
 	stateView
 	N     int
-	Link  string
 	Share string // percent of all, for the width of a bar
 	From  string // start position in the bar
 }
 
-func countsOf(c fleet.Counts, parameter, value string) []count {
+func countsOf(c fleet.Counts) []count {
 	all := []count{
 		{stateView: stateOf(fleet.Rejected), N: c.Rejected}, {stateView: stateOf(fleet.Behind), N: c.Behind},
 		{stateView: stateOf(fleet.Silent), N: c.Silent}, {stateView: stateOf(fleet.Current), N: c.Current},
 	}
 	from := 0
 	for i := range all {
-		q := url.Values{"state": {all[i].Word}}
-		if parameter != "" {
-			q.Set(parameter, value)
-		}
-		all[i].Link = "fleet?" + q.Encode()
 		all[i].From, all[i].Share = percent(from, c.Total()), percent(all[i].N, c.Total())
 		from += all[i].N
 	}
@@ -103,25 +95,14 @@ func percent(n, of int) string {
 	return strconv.FormatFloat(100*float64(n)/float64(max(of, 1)), 'f', 2, 64) + "%"
 }
 
-// sortedGroups returns zones or versions, the largest first.
-func sortedGroups(groups []fleet.Group) []fleet.Group {
-	groups = slices.Clone(groups)
-	slices.SortStableFunc(groups, func(a, b fleet.Group) int { return cmp.Compare(b.Counts.Total(), a.Counts.Total()) })
-	return groups
-}
-
 type clientRow struct {
 	fleet.Client
-	State   stateView
-	Behind  string // how many tables and for how long
-	Refused uint64 // routes that its proxy refused since it fetched its table
+	State  stateView
+	Behind string // how many tables and for how long
 }
 
 func newClientRow(c fleet.Client) clientRow {
 	r := clientRow{Client: c, State: stateOf(c.State), Behind: behind(c)}
-	if c.Figures != nil {
-		r.Refused = c.Figures.RefusedNew
-	}
 	if r.Refused > 0 && c.State == fleet.Current {
 		r.State = stateView{"refuses routes", "▲", notice}
 	}
@@ -158,8 +139,7 @@ func (c *Console) newFleetView(ctx context.Context) fleetView {
 	if err != nil {
 		return fleetView{Known: true, Error: text(err.Error())}
 	}
-	out := fleetView{View: v, Known: true, States: countsOf(v.Counts, "", "")}
-	out.Zones, out.Versions = sortedGroups(v.Zones), sortedGroups(v.Versions)
+	out := fleetView{View: v, Known: true, States: countsOf(v.Counts)}
 	for _, one := range v.Clients {
 		row := newClientRow(one)
 		refuses := one.State == fleet.Current && row.Refused > 0
@@ -185,28 +165,22 @@ func (v fleetView) Missing() (missing []fleet.Replica) {
 }
 
 type clientsPage struct {
-	Fleet                       fleetView
-	State, Zone, Version, Query string
-	Filtered                    bool
-	InZone, OfVersion           bool // Zone and Version were chosen; they may be empty
-	Shown                       []clientRow
-	Matched                     int // of the searched clients
-	Cut                         bool
-	All                         []stateView
+	Fleet        fleetView
+	State, Query string // filter values; empty means all
+	Shown        []clientRow
+	Matched      int // of the searched clients
+	Cut          bool
+	All          []stateView
 }
 
-func (c *Console) fleetPage(ctx context.Context, r *http.Request) (answer, error) {
-	q := r.URL.Query()
-	b := clientsPage{
-		Fleet: c.newFleetView(ctx), State: text(q.Get("state")), Zone: text(q.Get("zone")), Version: text(q.Get("version")), Query: text(q.Get("q")),
-		InZone: q.Has("zone"), OfVersion: q.Has("version"),
-	}
-	b.Filtered = b.InZone || b.OfVersion || b.State+b.Query != ""
-	for _, s := range []fleet.State{fleet.Rejected, fleet.Behind, fleet.Silent, fleet.Current} {
+func (c *Console) fleetPage(ctx context.Context, r *http.Request) answer {
+	state, query := fleet.State(r.URL.Query().Get("state")), r.URL.Query().Get("q")
+	b := clientsPage{Fleet: c.newFleetView(ctx), State: text(string(state)), Query: text(query)}
+	for _, s := range fleet.States() {
 		b.All = append(b.All, stateOf(s))
 	}
 	from := b.Fleet.View
-	if state := fleet.State(q.Get("state")); from.Truncated && slices.Contains(fleet.States(), state) {
+	if from.Truncated && slices.Contains(fleet.States(), state) {
 		ctx, cancel := context.WithTimeout(ctx, fleetTimeout)
 		defer cancel()
 		var err error
@@ -215,18 +189,14 @@ func (c *Console) fleetPage(ctx context.Context, r *http.Request) (answer, error
 		}
 	}
 	b.Cut = from.Truncated
-	want := strings.ToLower(q.Get("q"))
 	for _, one := range from.Clients {
-		switch {
-		case q.Get("state") != "" && string(one.State) != q.Get("state"),
-			b.InZone && one.Zone != q.Get("zone"),
-			b.OfVersion && one.Version != q.Get("version"),
-			want != "" && !strings.Contains(strings.ToLower(one.ID+" "+one.Node+" "+one.Address+" "+one.Pod), want):
+		texts := strings.Join([]string{one.ID, one.Node, one.Address, one.Pod, one.Zone, one.Version}, "\n")
+		if state != "" && one.State != state || !strings.Contains(strings.ToLower(texts), strings.ToLower(query)) {
 			continue
 		}
 		if b.Matched++; len(b.Shown) < maxClients {
 			b.Shown = append(b.Shown, newClientRow(one))
 		}
 	}
-	return answer{Title: "fleet", Body: b, Live: true}, nil
+	return answer{Title: "fleet", Body: b, Live: true}
 }

@@ -2,10 +2,12 @@ package console
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
@@ -89,4 +91,15 @@ func plural(n int, thing string) string {
 		return "1 " + thing
 	}
 	return shadowdiff.Grouped(n) + " " + thing + "s"
+}
+
+type ownerLink struct{ Name, Link string }
+
+// linkTo returns an object with a link to its explanation, which only kinds with routes have.
+func linkTo(r kube.Ref) ownerLink {
+	o := ownerLink{Name: cut(r.String(), 300)}
+	if (r.Kind == kube.KindIngress || r.Kind == kube.KindRouteGroup) && r.Name != "" {
+		o.Link = "explain?" + url.Values{"kind": {string(r.Kind)}, "namespace": {r.Namespace}, "name": {r.Name}}.Encode()
+	}
+	return o
 }

@@ -1,11 +1,9 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +13,7 @@ import (
 
 // Limits of the lists of the overview.
 const (
-	maxDecisions = 5
+	maxChanges = 100
 	// sourceLate is the age of the last read from which a source is called late. It is late earlier if a read failed.
 	sourceLate = 30 * time.Second
 )
@@ -31,40 +29,26 @@ type overviewPage struct {
 	Tiles    []tile
 	State    Server
 	Relay    bool
-	Guard    guardView
+	Accept   string        // command that accepts a held table
 	Problems *problemsView // nil on a relay
-	Changes  *changesView  // nil on a relay
+	Recorded bool          // the server has a history
+	Changes  []api.HistoryEntry
 	Fleet    fleetView
 }
 
-type guardView struct {
-	api.Guard
-	Error     string
-	Counts    []diffCount
-	Owners    []ownerRow
-	Command   string // command that accepts the table
-	Decisions []api.Decision
-}
-
-type diffCount struct {
-	Sign, Name, Tone string
-	N                int
-}
-
-type ownerRow struct {
-	Owner, Link                      string
-	Missing, Extra, Changed, Renamed int
-}
-
-func (c *Console) overview(ctx context.Context, r *http.Request) (answer, error) {
+func (c *Console) overview(ctx context.Context, r *http.Request) answer {
 	now, s := time.Now(), c.cfg.State()
-	b := overviewPage{State: s, Relay: c.cfg.Relay, Guard: c.newGuardView(ctx, s), Fleet: c.newFleetView(ctx)}
+	b := overviewPage{
+		State: s, Relay: c.cfg.Relay, Accept: c.cfg.AcceptCommand + " " + s.Guard.Digest.String() + " --why REASON", Fleet: c.newFleetView(ctx),
+	}
 	if c.cfg.Problems != nil {
 		b.Problems = newProblemsView(c.cfg.Problems(), r.URL.Query())
 	}
-	b.Changes = c.newChangesView(now)
+	if b.Recorded = c.cfg.History != nil; b.Recorded {
+		b.Changes = c.cfg.History(maxChanges)
+	}
 	b.Tiles = tilesOf(s, &b, now)
-	return answer{Title: title(b.Tiles), Body: b, Live: true}, nil
+	return answer{Title: title(b.Tiles), Body: b, Live: true}
 }
 
 // title summarises problems for the tab of a browser.
@@ -189,93 +173,3 @@ func fleetTile(f *fleetView, dying int) tile {
 }
 
 var decisionWords = map[string]string{api.DecidedHeld: "held", api.DecidedReleased: "released by time", api.DecidedAccepted: "accepted"}
-
-// newGuardView compares the held table with the served one.
-func (c *Console) newGuardView(ctx context.Context, s Server) guardView {
-	v := guardView{Guard: s.Guard, Decisions: s.Decisions[:min(len(s.Decisions), maxDecisions)]}
-	if !v.Held {
-		return v
-	}
-	v.Command = c.cfg.AcceptCommand + " " + v.Digest.String() + " --why REASON"
-	if c.cfg.Held == nil {
-		return v
-	}
-	d, err := c.cfg.Held(ctx)
-	switch {
-	case err != nil:
-		v.Error = text(err.Error())
-	case d != nil:
-		v.addDifference(d)
-	}
-	return v
-}
-
-func (v *guardView) addDifference(d *shadowdiff.Comparison) {
-	n := d.Report.Counts()
-	v.Counts = []diffCount{
-		{"−", "routes go", bad, n.Missing}, {"+", "routes come", good, n.Extra}, {"~", "routes change", notice, n.Changed},
-		{">", "ids change", neutral, n.Renamed}, {"=", "routes stay", neutral, n.Equal},
-	}
-	for _, group := range d.Groups() {
-		row := ownerRow{Owner: cut(group.Owner.String(), 200)}
-		if group.Owner.Namespace != "" && len(group.Entries) > 0 {
-			row.Link = routeLink(group.Entries[0].ID)
-		}
-		for _, e := range group.Entries {
-			switch e.Kind {
-			case shadowdiff.Missing:
-				row.Missing++
-			case shadowdiff.Extra:
-				row.Extra++
-			case shadowdiff.Changed:
-				row.Changed++
-			case shadowdiff.Renamed:
-				row.Renamed++
-			}
-		}
-		v.Owners = append(v.Owners, row)
-	}
-	slices.SortStableFunc(v.Owners, func(a, b ownerRow) int {
-		return cmp.Or(cmp.Compare(b.Missing, a.Missing), cmp.Compare(b.Changed+b.Extra+b.Renamed, a.Changed+a.Extra+a.Renamed))
-	})
-}
-
-const (
-	maxChanges = 500            // entries of the time line
-	dayShown   = 24 * time.Hour // before now
-)
-
-type changesView struct {
-	Entries []api.HistoryEntry // the newest first
-	Marks   []mark
-}
-
-// mark is an entry of the last day, as a part of the width of the time line.
-type mark struct {
-	At, Tone string
-	Title    string
-}
-
-func (c *Console) newChangesView(now time.Time) *changesView {
-	if c.cfg.History == nil {
-		return nil
-	}
-	v := &changesView{Entries: c.cfg.History(maxChanges)}
-	for _, e := range v.Entries {
-		age := now.Sub(e.At)
-		if age < 0 || age > dayShown {
-			continue
-		}
-		m := mark{At: fmt.Sprintf("%.2f%%", 100*(1-age.Seconds()/dayShown.Seconds())), Tone: neutral, Title: fmt.Sprintf("entry %d at %s", e.N, e.At.UTC().Format("15:04:05"))}
-		for _, d := range e.Decisions {
-			switch {
-			case d.What == api.DecidedHeld:
-				m.Tone = bad
-			case m.Tone != bad:
-				m.Tone = notice
-			}
-		}
-		v.Marks = append(v.Marks, m)
-	}
-	return v
-}

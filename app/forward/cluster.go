@@ -1,10 +1,6 @@
 // Package forward connects to pods from outside their cluster, like kubectl port-forward, but without a listener on this machine:
 // [Pod.Dial] opens a connection to a port of a pod through the API server, and no other process on this machine can use it.
 //
-// A [Kubeconfig] lists clusters by context, [Kubeconfig.Open] returns the client for one, and [Cluster.Pods] lists pods by label.
-//
-// [Pod.Exec] runs a command in a pod, and [Cluster.WhoAmI] returns the name of the user.
-//
 // # Rights
 //
 // A user needs the verb list on pods, and get and create on pods/portforward: get for WebSockets, create for SPDY, the fallback
@@ -41,9 +37,6 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// maxPattern limits a pattern of contexts, in bytes.
-const maxPattern = 4096
-
 // Kubeconfig lists clusters and credentials. It is safe for concurrent use.
 type Kubeconfig struct {
 	rules *clientcmd.ClientConfigLoadingRules
@@ -69,33 +62,24 @@ func (k *Kubeconfig) Contexts() (names []string, current string, err error) {
 // Match returns the contexts that match a pattern, sorted: a comma separates several patterns, * matches any characters and ?
 // matches one. A pattern without a match is an error, so that a mistyped name does not look like a healthy cluster.
 func (k *Kubeconfig) Match(patterns string) ([]string, error) {
-	if len(patterns) > maxPattern {
-		return nil, fmt.Errorf("pattern of %d bytes, limit %d", len(patterns), maxPattern)
-	}
 	names, _, err := k.Contexts()
 	if err != nil {
 		return nil, err
 	}
-	chosen := make(map[string]bool)
+	var chosen []string
 	for p := range strings.SplitSeq(patterns, ",") {
-		if p = strings.TrimSpace(p); p == "" {
-			return nil, errors.New("an empty pattern: must be names of contexts such as prod-*")
-		}
-		found := false
-		for _, name := range names {
-			fits, err := path.Match(noSlash(p), noSlash(name))
-			if err != nil {
-				return nil, fmt.Errorf("%q: %w", p, err)
-			}
-			if fits {
-				chosen[name], found = true, true
-			}
-		}
-		if !found {
+		p = strings.TrimSpace(p)
+		fitting := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			fits, _ := path.Match(noSlash(p), noSlash(name))
+			return !fits
+		})
+		if len(fitting) == 0 {
 			return nil, fmt.Errorf("no context of the kubeconfig matches %q: it has %s", p, strings.Join(names, ", "))
 		}
+		chosen = append(chosen, fitting...)
 	}
-	return slices.Sorted(maps.Keys(chosen)), nil
+	slices.Sort(chosen)
+	return slices.Compact(chosen), nil
 }
 
 // noSlash replaces slashes, which names of contexts contain, and which * does not match in a path.
@@ -154,32 +138,24 @@ type Pod struct {
 	cluster *Cluster
 }
 
-// Pods lists the pods that match a selector such as app=web, sorted by name. More than 200 pods are an error: then the selector
-// does not select a few replicas.
+// Pods lists the pods that match a selector such as app=web, sorted by name. More than 200 are an error: they are not replicas.
 func (c *Cluster) Pods(ctx context.Context, namespace, selector string) ([]*Pod, error) {
 	list, err := c.core.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods + 1})
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // the URL adds nothing
+	}
+	if err == nil && len(list.Items) > maxPods {
+		err = fmt.Errorf("more than %d pods have the labels %s: use a narrower selector", maxPods, selector)
+	}
 	if err != nil {
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // the URL adds nothing to the error's context
-		}
 		return nil, fmt.Errorf("list the pods of namespace %s: %w", namespace, err)
 	}
-	if len(list.Items) > maxPods || list.Continue != "" {
-		return nil, fmt.Errorf("list the pods of namespace %s: more than %d pods have the labels %s: use a narrower selector", namespace, maxPods, selector)
-	}
-	pods := make([]*Pod, len(list.Items))
+	var pods []*Pod
 	for i := range list.Items {
-		pods[i] = &Pod{&list.Items[i], c}
+		pods = append(pods, &Pod{&list.Items[i], c})
 	}
 	slices.SortFunc(pods, func(a, b *Pod) int { return strings.Compare(a.Name, b.Name) })
 	return pods, nil
-}
-
-// Ready reports whether the pod is ready.
-func (p *Pod) Ready() bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // Waiting returns why the first container that is not running is waiting, such as CrashLoopBackOff; empty if all run.
@@ -192,23 +168,33 @@ func (p *Pod) Waiting() string {
 	return ""
 }
 
-// Containers returns the containers and the sidecars among the init containers, without init containers that run to completion.
-func (p *Pod) Containers() []corev1.Container {
-	sidecars := slices.DeleteFunc(slices.Clone(p.Spec.InitContainers), func(c corev1.Container) bool {
-		return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
+// Ready reports whether the pod is ready.
+func (p *Pod) Ready() bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
-	return slices.Concat(sidecars, p.Spec.Containers)
+}
+
+// containers returns the containers that keep running: the containers of the pod, and the sidecars among its init containers.
+func (p *Pod) containers() []corev1.Container {
+	return slices.DeleteFunc(slices.Concat(p.Spec.InitContainers, p.Spec.Containers), func(c corev1.Container) bool {
+		return slices.ContainsFunc(p.Spec.InitContainers, func(i corev1.Container) bool { return i.Name == c.Name && i.RestartPolicy == nil })
+	})
+}
+
+// port returns the port that a predicate selects, and its container.
+func (p *Pod) port(ok func(corev1.ContainerPort) bool) (port int, container string) {
+	for _, c := range p.containers() {
+		if i := slices.IndexFunc(c.Ports, ok); i >= 0 {
+			return int(c.Ports[i].ContainerPort), c.Name
+		}
+	}
+	return 0, ""
 }
 
 // Port returns the number of a named container port, or 0 if no container has it.
-func (p *Pod) Port(name string) (number int) {
-	for _, c := range p.Containers() {
-		for _, port := range c.Ports {
-			if port.Name == name {
-				number = int(port.ContainerPort)
-			}
-		}
-	}
+func (p *Pod) Port(name string) int {
+	number, _ := p.port(func(c corev1.ContainerPort) bool { return c.Name == name })
 	return number
 }
 
@@ -221,11 +207,7 @@ func clip(s string) string {
 	return s
 }
 
-// maxOutput limits what a command may write to each of its streams, in bytes.
-const maxOutput = 1 << 20
-
-// Exec runs a command in a container of the pod, without a shell and without input, and returns what it wrote to its standard
-// output. The user needs the verbs get and create on pods/exec, as for [Pod.Dial] on pods/portforward. If the command ran and
+// Exec runs a command in a container of the pod, without a shell and without input, and returns its output. If the command ran and
 // failed, the error is the first line that it wrote to its standard error, or else describes how it ended.
 func (p *Pod) Exec(ctx context.Context, container string, command ...string) (stdout []byte, err error) {
 	u := p.request("exec").VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
@@ -235,13 +217,11 @@ func (p *Pod) Exec(ctx context.Context, container string, command ...string) (st
 	if err := cmp.Or(err, err2, err3); err != nil {
 		return nil, fmt.Errorf("exec in pod %s: %w", p.Name, err)
 	}
-	var out, errs limitedBuffer
+	var out, errs bytes.Buffer
 	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errs})
 	switch {
-	case err == nil && !out.full:
-		return out.Bytes(), nil
 	case err == nil:
-		err = fmt.Errorf("the command wrote more than %d bytes", maxOutput)
+		return out.Bytes(), nil
 	case out.Len()+errs.Len() > 0:
 		if line, _, _ := strings.Cut(strings.TrimSpace(errs.String()), "\n"); line != "" {
 			err = errors.New(clip(line))
@@ -249,19 +229,6 @@ func (p *Pod) Exec(ctx context.Context, container string, command ...string) (st
 		return out.Bytes(), err
 	}
 	return nil, fmt.Errorf("exec in pod %s, container %s: %w", p.Name, container, errors.New(clip(err.Error())))
-}
-
-// limitedBuffer drops what exceeds maxOutput.
-type limitedBuffer struct {
-	bytes.Buffer
-	full bool
-}
-
-func (b *limitedBuffer) Write(p []byte) (int, error) {
-	rest := p[:min(len(p), maxOutput-b.Len())]
-	b.full = b.full || len(rest) < len(p)
-	b.Buffer.Write(rest)
-	return len(p), nil
 }
 
 // WhoAmI returns the name of the user that the API server knows the caller as.

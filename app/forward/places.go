@@ -7,14 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +29,7 @@ const (
 	mainPortName       = "http"
 	defaultSupportPort = 9911
 	defaultMainPort    = 9090
+	program            = "routesrv" // its container, if none declares the support port
 )
 
 // places holds the clusters of one run.
@@ -39,7 +37,6 @@ type places struct {
 	kubeconfig, context, contexts string
 	namespace, selector           string
 	supportPort, mainPort         int
-	tls                           query.TLS
 
 	mu   sync.Mutex
 	open []func() // functions that Close calls
@@ -58,15 +55,12 @@ func (p *places) Define(flags *options.Flags) {
 	flags.Add("--contexts", options.Text("PATTERN", &p.contexts, ""),
 		"Ask several clusters: contexts with a comma between them, where * stands for any characters.")
 	flags.Add("--server-namespace", options.Text("NAME", &p.namespace, defaultNamespace), "Namespace of the route servers.")
-	flags.Add("-l,--selector", options.Text("LABELS", &p.selector, defaultSelector),
-		"Labels of the pods of the route server.")
-	flags.Add("--kubeconfig", options.Text("FILE", &p.kubeconfig, ""),
-		"Kubeconfig file for the API. The variable KUBECONFIG is ignored.")
+	flags.Add("-l,--selector", options.Text("LABELS", &p.selector, defaultSelector), "Labels of the pods of the route server.")
+	flags.Add("--kubeconfig", options.Text("FILE", &p.kubeconfig, ""), "Kubeconfig file, instead of those that kubectl uses.")
 	flags.Add("--support-port", options.Number(&p.supportPort, 0, 0, 65535),
 		"Port of the support listener; 0 means the port named support, else 9911.")
 	flags.Add("--main-port", options.Number(&p.mainPort, 0, 0, 65535),
 		"Port of the main listener, for diff; 0 means the port named http, else 9090.")
-	p.tls.Define(flags)
 	contexts := func() []string {
 		names, _, _ := NewKubeconfig(flags.Lookup("kubeconfig").Value.String()).Contexts() // without a kubeconfig there are none
 		return names
@@ -74,9 +68,6 @@ func (p *places) Define(flags *options.Flags) {
 	flags.Complete("context", contexts)
 	flags.Complete("contexts", contexts)
 }
-
-// Certificates implements [query.Places].
-func (p *places) Certificates() query.TLS { return p.tls }
 
 // Args implements [query.Places].
 func (p *places) Args() string { return "" }
@@ -88,9 +79,6 @@ func (p *places) Clusters(args []string) ([]query.Cluster, []string, error) {
 	}
 	if p.namespace == "" || strings.ContainsAny(p.namespace, "/?#% ") {
 		return nil, nil, fmt.Errorf("%q is not a namespace", p.namespace)
-	}
-	if _, err := p.tls.Config(); err != nil {
-		return nil, nil, err
 	}
 	kubeconfig := NewKubeconfig(p.kubeconfig)
 	names, err := []string{p.context}, error(nil)
@@ -139,7 +127,7 @@ func (p *places) cluster(kubeconfig *Kubeconfig, name string) query.Cluster {
 		p.closeLater(c.Close)
 		pods, err := c.Pods(ctx, p.namespace, p.selector)
 		if _, refused := errors.AsType[*apierrors.StatusError](err); err != nil && !refused {
-			return nil, fmt.Errorf("%w (without the API server: --urls FILE, with NAME and the URL of a support listener on each line)", err)
+			err = fmt.Errorf("%w (without the API server: --urls FILE, with NAME and the URL of a support listener on each line)", err)
 		}
 		if err != nil {
 			return nil, err
@@ -161,25 +149,20 @@ func (p *places) cluster(kubeconfig *Kubeconfig, name string) query.Cluster {
 // replica returns the replica of a pod.
 func (p *places) replica(c *Cluster, pod *Pod) query.Replica {
 	r := query.Replica{Name: pod.Name}
-	waiting := pod.Waiting()
-	switch phase := pod.Status.Phase; {
-	case phase != corev1.PodRunning && waiting != "":
-		r.Fault = "the pod is " + strings.ToLower(string(phase)) + " (" + waiting + ")"
-		return r
-	case phase != corev1.PodRunning:
+	if phase := pod.Status.Phase; phase != corev1.PodRunning || pod.Waiting() != "" && !pod.Ready() {
 		r.Fault = "the pod is " + strings.ToLower(string(phase))
-		return r
-	case waiting != "" && !pod.Ready():
-		r.Fault = "a container of the pod waits (" + waiting + ")"
+		if waiting := pod.Waiting(); waiting != "" {
+			r.Fault += " (" + waiting + ")"
+		}
 		return r
 	}
 	support := cmp.Or(p.supportPort, pod.Port(supportPortName), defaultSupportPort)
-	r.Support = p.listener(pod, "http", support)
-	scheme := "http"
-	if p.tls.Set() {
-		scheme = "https"
-	}
-	r.Main = p.listener(pod, scheme, cmp.Or(p.mainPort, pod.Port(mainPortName), defaultMainPort))
+	main := cmp.Or(p.mainPort, pod.Port(mainPortName), defaultMainPort)
+	transport := &http.Transport{DialContext: pod.dialer(support)}
+	p.closeLater(transport.CloseIdleConnections)
+	// In the pod the connection arrives at the loopback interface.
+	r.Support = &query.Listener{URL: "http://localhost:" + strconv.Itoa(support), Transport: transport}
+	r.Host, r.Dial = "routesrv."+pod.Namespace+".svc:"+strconv.Itoa(main), pod.dialer(main)
 	r.Post = func(ctx context.Context, path string, form url.Values) ([]byte, error) {
 		user, err := c.WhoAmI(ctx)
 		if err != nil {
@@ -187,44 +170,8 @@ func (p *places) replica(c *Cluster, pod *Pod) query.Replica {
 		}
 		form = maps.Clone(form)
 		form.Set("by", user)
-		return pod.Exec(ctx, containerOf(pod, support), query.PostCommand(program, path, form)...)
+		_, container := pod.port(func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == support })
+		return pod.Exec(ctx, cmp.Or(container, program), program, "post", path, form.Encode())
 	}
 	return r
-}
-
-// listener connects to a port of a pod. The host is the loopback interface, where the connection arrives in the pod.
-func (p *places) listener(pod *Pod, scheme string, port int) *query.Listener {
-	transport := &http.Transport{
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return pod.Dial(ctx, port) },
-		TLSHandshakeTimeout: time.Minute, // the time limit of a command is shorter
-		MaxIdleConns:        2,
-	}
-	if scheme == "https" {
-		config, err := p.tls.Config()
-		if err != nil {
-			transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return nil, err }
-		} else if transport.TLSClientConfig = config; config.ServerName == "" {
-			config.ServerName = "routesrv." + pod.Namespace + ".svc"
-		}
-	}
-	p.closeLater(transport.CloseIdleConnections)
-	return &query.Listener{URL: scheme + "://localhost:" + strconv.Itoa(port), Transport: transport}
-}
-
-// program is the program in the container that has a control socket.
-const program = "routesrv"
-
-// containerOf returns the name of the container that declares the port, else of the container with the program's name, else of
-// the first one.
-func containerOf(pod *Pod, port int) string {
-	containers := pod.Containers()
-	for _, c := range containers {
-		if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port }) {
-			return c.Name
-		}
-	}
-	if slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == program }) || len(containers) == 0 {
-		return program
-	}
-	return containers[0].Name
 }

@@ -26,9 +26,6 @@ const (
 // MaxForm limits the parameters of a command, in bytes.
 const MaxForm = 256 << 10
 
-// digestHelp tells the operator how to get the digest.
-const digestHelp = "name the table that you accept, as digest=DIGEST: GET /guard/held shows the digest"
-
 // Accept publishes the table that a guard holds back. It answers only on the control socket: see [ListenControl].
 //
 // The parameter digest names what the operator looked at, the table or the list of kept objects, so that a newer one is not
@@ -60,30 +57,14 @@ func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Log
 	})
 }
 
-// AcceptEndpoints returns the endpoint of the control socket that accepts, and the one of the support listener that says where to
-// accept instead. The command is what accepts in the pod, such as "routesrv accept".
-func AcceptEndpoints(accept func(publish.Acceptance) (*table.Table, error), command string, log *slog.Logger) []Endpoint {
-	return []Endpoint{
-		{Listener: ControlListener, Path: api.PathAccept, Methods: []string{http.MethodPost}, MaxBody: MaxForm, Handler: Accept(accept, log),
-			Does: "publishes the held table, or releases kept objects: `digest=` names what you looked at; `namespace=` and `object=` choose some objects"},
-		acceptElsewhere(command),
-	}
-}
-
-// acceptElsewhere returns an endpoint of the support listener that refuses to accept, and names the command.
-func acceptElsewhere(command string) Endpoint {
+// AcceptEndpoint returns the endpoint of the control socket that accepts.
+func AcceptEndpoint(accept func(publish.Acceptance) (*table.Table, error), log *slog.Logger) Endpoint {
 	return Endpoint{
-		Listener: SupportListener, Path: api.PathAccept, Methods: []string{}, ChecksMethods: true, // no method at all
-		Does: "405: held tables are accepted in the pod, with `" + command + "`",
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Allow", "")
-			WriteJSON(w, http.StatusMethodNotAllowed, api.Error{
-				Error: "no table is accepted over the network, since a proxy would forward such a request: run in the pod, with kubectl exec: " + command + " DIGEST --why REASON"})
-		}),
+		Listener: ControlListener, Path: api.PathAccept, Methods: []string{http.MethodPost}, MaxBody: MaxForm, Handler: Accept(accept, log),
+		Does: "publishes the held table, or releases kept objects: `digest=` names what you looked at; `namespace=` and `object=` choose some objects",
 	}
 }
 
-// refuse maps an error of accept to an HTTP answer.
 func refuse(w http.ResponseWriter, err error) {
 	report, status := api.Error{Error: err.Error()}, http.StatusInternalServerError
 	if held, ok := errors.AsType[*publish.HeldError](err); ok {
@@ -107,8 +88,7 @@ func ReadForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	return r.Form, nil
 }
 
-// WordsOf returns the parameters by and why: who decided, and for what reason. The error names the one that is not a short text
-// in one line.
+// WordsOf returns the parameters by and why: who decided, and for what reason, as short texts in one line.
 func WordsOf(form url.Values) (by, why string, err error) {
 	by, why = strings.TrimSpace(form.Get("by")), form.Get("why")
 	if err := checkText("by", by, maxBy); err != nil {
@@ -117,22 +97,19 @@ func WordsOf(form url.Values) (by, why string, err error) {
 	return by, why, checkText("why", why, maxWhy)
 }
 
-// readAcceptance reads the parameters digest, by and why from the query or a form. The error names the parameter that is missing
-// or wrong.
+// readAcceptance reads the parameters of an acceptance. The error names the one that is missing or wrong.
 func readAcceptance(w http.ResponseWriter, r *http.Request) (a publish.Acceptance, err error) {
 	form, err := ReadForm(w, r)
 	if err != nil {
 		return a, err
 	}
-	text := form.Get("digest")
-	if text == "" {
-		return a, errors.New(digestHelp)
-	}
-	if a.Digest, err = table.ParseDigest(text); err != nil {
-		return a, fmt.Errorf("digest: %w", err)
+	if text := form.Get("digest"); text != "" {
+		if a.Digest, err = table.ParseDigest(text); err != nil {
+			return a, fmt.Errorf("digest: %w", err)
+		}
 	}
 	if a.Digest.IsZero() {
-		return a, errors.New(digestHelp)
+		return a, errors.New("name the table that you accept, as digest=DIGEST: GET /guard/held shows the digest")
 	}
 	a.Namespaces = form["namespace"]
 	for _, text := range form["object"] {

@@ -11,45 +11,29 @@ import (
 	"github.com/routesrv/routesrv/api"
 )
 
-// Access controls access to the pages of a support listener that shares its network with a proxy. Requests over the control
-// socket are always admitted, all others if they meet one of the conditions in the fields.
+// InPod returns a handler for the pages of a support listener that shares its network with a proxy. It answers 403 to requests from
+// an address of this machine, and with socketOnly to all requests over TCP, except over the control socket. The answer names the
+// command that reads the page in the pod, such as "dataplane-client get".
 //
 // A tenant controls the destination of a proxied request, its headers and its host, but not its source address: a connection from
-// the proxy to this machine comes from an address of this machine. So without a certificate, such requests are refused.
-type Access struct {
-	// Certificate admits only clients with a certificate that the handshake has verified.
-	Certificate bool
-	// SocketOnly refuses all requests over TCP, except from clients with a verified certificate if Certificate is set.
-	SocketOnly bool
-	// Command reads a page in the pod, such as "dataplane-client get". Answers to refused requests suggest it.
-	Command string
-}
-
-// Wrap returns a handler that answers 403 to requests that are not admitted, with what to do instead.
-func (a Access) Wrap(next http.Handler) http.Handler {
+// the proxy to this machine comes from an address of this machine.
+func InPod(socketOnly bool, command string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if why := a.refuses(r); why != "" {
-			WriteJSON(w, http.StatusForbidden, api.Error{Error: why + ": run in the pod, with kubectl exec: " + a.Command + " " + r.URL.Path})
+		var why string
+		_, inPod := PeerOf(r.Context())
+		switch {
+		case inPod:
+		case socketOnly:
+			why = "not over the network (--support-loopback-only)"
+		case ownAddress(r.RemoteAddr):
+			why = "not for requests from an address of this pod, since its proxy forwards those of others"
+		}
+		if why != "" {
+			WriteJSON(w, http.StatusForbidden, api.Error{Error: why + ": run in the pod, with kubectl exec: " + command + " " + r.URL.Path})
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// refuses returns why a request is not answered, or "".
-func (a Access) refuses(r *http.Request) string {
-	if _, ok := PeerOf(r.Context()); ok || a.Certificate && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		return ""
-	}
-	switch {
-	case a.Certificate:
-		return "only with a client certificate (--support-tls client-ca)"
-	case a.SocketOnly:
-		return "not over the network (--support-loopback-only)"
-	case ownAddress(r.RemoteAddr):
-		return "not for requests from an address of this pod, since its proxy forwards those of others"
-	}
-	return ""
 }
 
 // ownAddress reports whether a peer connected from this machine, or could have.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -24,22 +25,11 @@ type TLSConfig struct {
 	CertFiles, KeyFiles []string
 	// MinVersion is a version constant of crypto/tls; 0 means TLS 1.2.
 	MinVersion uint16
-	// RequireClientCert requires a client certificate from one of the authorities in CAFiles, and with AppendSystemCAs from one
-	// of the system's.
+	// RequireClientCert requires a client certificate of an authority in CAFiles or, with AppendSystemCAs, of the system.
 	RequireClientCert bool
 	CAFiles           []string
 	AppendSystemCAs   bool
-	// HandlersDecide lets clients without a certificate finish the handshake. [Access] rejects them where it matters, so that
-	// probes, which have no certificate, get an answer. The handshake still fails for a certificate that does not verify. It needs
-	// RequireClientCert.
-	HandlersDecide bool
-	// Flags are the flag names for messages.
-	Flags TLSFlags
 }
-
-// TLSFlags are the names of the flags that set a [TLSConfig], with dashes. The zero value means the flags of the main listener.
-// SystemCAs may be empty if no flag adds the system's authorities.
-type TLSFlags struct{ Cert, Key, CA, SystemCAs string }
 
 // NewTLS reads the certificates and returns nil for plain HTTP. It reloads the files when they change; if the new content cannot
 // be read, the previous certificates stay in use. It registers the series of expiry times with reg, unless reg is nil.
@@ -48,15 +38,14 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 		RegisterCertificateEnds(reg, ServerSide, nil)
 		return nil, nil
 	}
-	cfg.Flags = cmp.Or(cfg.Flags, TLSFlags{Cert: "-tls-cert", Key: "-tls-key", CA: "-mtls-authn-ca", SystemCAs: "-mtls-authn-append-ca"})
 	cfg.MinVersion = cmp.Or(cfg.MinVersion, tls.VersionTLS12)
 	switch {
 	case len(cfg.CertFiles) == 0:
-		return nil, fmt.Errorf("TLS needs certificates: set %s and %s", cfg.Flags.Cert, cfg.Flags.Key)
+		return nil, errors.New("TLS needs certificates: set -tls-cert and -tls-key")
 	case len(cfg.CertFiles) != len(cfg.KeyFiles):
-		return nil, fmt.Errorf("%s names %d files and %s %d: must be pairs", cfg.Flags.Cert, len(cfg.CertFiles), cfg.Flags.Key, len(cfg.KeyFiles))
+		return nil, fmt.Errorf("-tls-cert names %d files and -tls-key %d: must be pairs", len(cfg.CertFiles), len(cfg.KeyFiles))
 	case cfg.RequireClientCert && len(cfg.CAFiles) == 0 && !cfg.AppendSystemCAs:
-		return nil, fmt.Errorf("client certificates cannot be verified: set %s or %s", cfg.Flags.CA, cfg.Flags.SystemCAs)
+		return nil, errors.New("client certificates cannot be verified: set -mtls-authn-ca or -mtls-authn-append-ca")
 	}
 	r, err := NewReloaded(slices.Concat(cfg.CertFiles, cfg.KeyFiles, cfg.CAFiles), log, cfg.read)
 	if err != nil {
@@ -69,13 +58,12 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 	}, nil
 }
 
-// read reads the files.
 func (cfg *TLSConfig) read(ends CertificateEnds) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: cfg.MinVersion, NextProtos: []string{"h2", "http/1.1"}}
 	for i, cert := range cfg.CertFiles {
 		pair, err := durable.ReadKeyPair(cert, cfg.KeyFiles[i])
 		if err != nil {
-			return nil, fmt.Errorf("read certificate %q and key %q (%s, %s): %w", cert, cfg.KeyFiles[i], cfg.Flags.Cert, cfg.Flags.Key, err)
+			return nil, fmt.Errorf("read certificate %q and key %q (-tls-cert, -tls-key): %w", cert, cfg.KeyFiles[i], err)
 		}
 		config.Certificates = append(config.Certificates, pair)
 		ends.Pair(pair)
@@ -86,9 +74,6 @@ func (cfg *TLSConfig) read(ends CertificateEnds) (*tls.Config, error) {
 			return nil, err
 		}
 		config.ClientCAs, config.ClientAuth = pool, tls.RequireAndVerifyClientCert
-		if cfg.HandlersDecide {
-			config.ClientAuth = tls.VerifyClientCertIfGiven
-		}
 	}
 	return config, nil
 }
@@ -98,17 +83,17 @@ func (cfg *TLSConfig) authorities(ends CertificateEnds) (*x509.CertPool, error) 
 	if cfg.AppendSystemCAs {
 		system, err := x509.SystemCertPool()
 		if err != nil {
-			return nil, fmt.Errorf("read the system's authorities (%s): %w", cfg.Flags.SystemCAs, err)
+			return nil, fmt.Errorf("read the system's authorities (-mtls-authn-append-ca): %w", err)
 		}
 		pool = system
 	}
 	for _, name := range cfg.CAFiles {
 		pem, err := durable.ReadFile(name, durable.MaxTLSFile)
 		if err != nil {
-			return nil, fmt.Errorf("read authorities (%s): %w", cfg.Flags.CA, err)
+			return nil, fmt.Errorf("read authorities (-mtls-authn-ca): %w", err)
 		}
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read authorities %q (%s): the file has no certificate", name, cfg.Flags.CA)
+			return nil, fmt.Errorf("read authorities %q (-mtls-authn-ca): the file has no certificate", name)
 		}
 		ends.Authorities(pem)
 	}
@@ -134,8 +119,7 @@ type Reloaded[T any] struct {
 	failed  string // the last failure that was logged
 }
 
-// NewReloaded loads the value for the first time. load adds the expiry times of the certificates. Empty names of files are
-// ignored.
+// NewReloaded loads the value for the first time. load adds the expiry times of the certificates. Empty names are ignored.
 func NewReloaded[T any](files []string, log *slog.Logger, load func(CertificateEnds) (T, error)) (*Reloaded[T], error) {
 	r := &Reloaded[T]{files: files, load: load, log: log.With("component", "tls"), checked: time.Now()}
 	return r, r.loadLocked()
@@ -206,8 +190,7 @@ const (
 	UseAuthority = "authority"
 )
 
-// CertificateEnds are the times at which certificates expire, by use: an alert fires beforehand. A use without certificates is
-// not in it.
+// CertificateEnds are the times at which certificates expire, by use. A use without certificates is not in it.
 type CertificateEnds map[string]time.Time
 
 // Pair adds a presented certificate: the earliest expiry counts, within its chain and among several pairs.
@@ -236,8 +219,7 @@ func (e CertificateEnds) Authorities(text []byte) {
 	}
 }
 
-// RegisterCertificateEnds exports the result of ends at each scrape; a nil ends means no certificates. Register each side once. A
-// nil registerer does nothing. ends is called concurrently.
+// RegisterCertificateEnds exports the result of ends, which may be nil, at each scrape. Register each side once.
 func RegisterCertificateEnds(reg prometheus.Registerer, side string, ends func() CertificateEnds) {
 	if reg == nil {
 		return

@@ -20,13 +20,11 @@ import (
 const (
 	// supportConnections is the limit of a support listener: probes, scrapers, a few people.
 	supportConnections = 64
-	// reservedDescriptors is how many file descriptors a main listener leaves for the support listener, the clients of the
-	// source, and table files. It is more than supportConnections.
+	// reservedDescriptors is how many file descriptors a main listener leaves for everything else, more than supportConnections.
 	reservedDescriptors = 128
 	// minConnections is how many connections a main listener accepts even if fewer than reservedDescriptors remain.
 	minConnections = 16
-	// newGrace is how long a connection may be silent before it counts as idle. manyGrace replaces newGrace for an address with more
-	// than its share.
+	// newGrace is how long a connection may be silent before it counts as idle, and manyGrace on an address with many of them.
 	newGrace  = time.Second
 	manyGrace = 50 * time.Millisecond
 	// sendBufferSize is the size of the kernel's send buffer of one connection. By default Linux lets it grow to 4 MiB, which
@@ -92,8 +90,7 @@ func NewConnectionMetrics(reg prometheus.Registerer) *ConnectionMetrics {
 	}
 }
 
-// NewConnections returns the limiter of one listener, which holds at most limit connections. The name is [MainListener],
-// [SupportListener] or [ControlListener].
+// NewConnections returns the limiter of one listener with the given name, which holds at most limit connections.
 func NewConnections(name string, limit int, m *ConnectionMetrics) *Connections {
 	m.limit.WithLabelValues(name).Set(float64(limit))
 	return &Connections{
@@ -134,8 +131,7 @@ func (l *limitedListener) Close() error {
 	return l.Listener.Close()
 }
 
-// full reports whether all connections are in use, after an attempt to make room: it closes the oldest connection, among those
-// that may be closed, of the address with most connections.
+// full reports whether all connections are in use, after an attempt to close the oldest idle one of the address with most.
 func (c *Connections) full(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +141,11 @@ func (c *Connections) full(now time.Time) bool {
 	var victim net.Conn
 	var worst *connection
 	for conn, one := range c.conns {
-		if one.busy && !c.always || now.Sub(one.since) < c.grace(one) {
+		grace := newGrace
+		if c.addresses[one.address] > max(1, c.max/shares) {
+			grace = manyGrace
+		}
+		if one.busy && !c.always || now.Sub(one.since) < grace {
 			continue
 		}
 		if worst != nil {
@@ -168,15 +168,6 @@ func (c *Connections) full(now time.Time) bool {
 	return false
 }
 
-// grace returns how long a new connection is exempt from eviction. Addresses with many connections get less, so that they do not
-// block others.
-func (c *Connections) grace(one *connection) time.Duration {
-	if c.addresses[one.address] > max(1, c.max/shares) {
-		return manyGrace
-	}
-	return newGrace
-}
-
 // Track makes srv report its connections. A connection that has received only part of a request counts as idle.
 func (c *Connections) Track(srv *http.Server) {
 	srv.ConnState = c.changed
@@ -185,7 +176,6 @@ func (c *Connections) Track(srv *http.Server) {
 	}
 }
 
-// changed records the state of a connection.
 func (c *Connections) changed(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive, http.StateIdle:
@@ -220,7 +210,6 @@ func (c *Connections) remove(conn net.Conn) {
 	c.open.Set(float64(len(c.conns)))
 }
 
-// mark records that a connection became busy or idle now.
 func (c *Connections) mark(conn net.Conn, busy bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

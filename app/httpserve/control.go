@@ -15,8 +15,7 @@ import (
 	"github.com/routesrv/routesrv/api"
 )
 
-// controlFolder has mode 0700, and the socket in it 0600. The state folder itself may have another owner, such as a volume
-// created by the kubelet.
+// controlFolder has mode 0700, and the socket in it 0600. The state folder itself may have another owner.
 const (
 	controlFolder = "control"
 	controlSocket = "socket"
@@ -63,8 +62,7 @@ func ListenControl(state string) (net.Listener, error) {
 	return l, nil
 }
 
-// DialControl connects to the process that listens on the control socket of a state folder. The error is [ErrNoControl] if no
-// process does.
+// DialControl connects to the process that listens on the control socket of a state folder, or returns [ErrNoControl].
 func DialControl(ctx context.Context, state string) (conn net.Conn, err error) {
 	folder := filepath.Join(state, controlFolder)
 	err = inFolder(folder, func(short string) (err error) {
@@ -123,16 +121,7 @@ func PeerOf(ctx context.Context) (Peer, bool) {
 	return p, ok
 }
 
-// rememberPeer is the ConnContext of the control server.
-func rememberPeer(ctx context.Context, c net.Conn) context.Context {
-	if p, ok := peerOf(c); ok {
-		return p.Attach(ctx)
-	}
-	return ctx
-}
-
-// Control returns the handler of the control socket: the endpoints of [ControlListener], and support for every other path. It
-// answers only root and the user of this process, although the mode of the socket already excludes others.
+// Control returns the handler of the control socket, for root and the user of this process. Other paths are those of support.
 func Control(endpoints []Endpoint, support http.Handler) http.Handler {
 	mux := Mux(ControlListener, endpoints)
 	mux.Handle("/", support)

@@ -141,7 +141,7 @@ func TestControlKnowsItsPeer(t *testing.T) {
 // TestPagesAreNotForRequestsFromThisMachine: a proxy in the same pod sends requests of others from these addresses, whatever their
 // headers say.
 func TestPagesAreNotForRequestsFromThisMachine(t *testing.T) {
-	h := httpserve.Access{Command: "dataplane-client get"}.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "page") }))
+	h := httpserve.InPod(false, "dataplane-client get", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "page") }))
 	own := []string{"127.0.0.1:1", "127.8.9.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "0.0.0.0:1", "@", ""}
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {

@@ -67,13 +67,6 @@ func (h *HeldPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Difference returns the comparison for the table held now, without notes, or nil if no table is held. It waits for its turn as
-// requests do. The error comes from ctx or from the comparison.
-func (h *HeldPage) Difference(ctx context.Context) (*shadowdiff.Comparison, error) {
-	_, view, err := h.compare(ctx)
-	return view, err
-}
-
 // compare waits for its turn and compares the held table with the served one. The view is nil if no table is held.
 func (h *HeldPage) compare(ctx context.Context) (Held, *shadowdiff.Comparison, error) {
 	done, ok := h.turn.Wait(ctx, 0)
@@ -102,7 +95,6 @@ func (h *HeldPage) compare(ctx context.Context) (Held, *shadowdiff.Comparison, e
 // maxNoted is how many kept objects the notes name.
 const maxNoted = 20
 
-// notes describes the hold in words.
 func notes(held Held, command string) []shadowdiff.Note {
 	s := held.State
 	all := []shadowdiff.Note{{Name: "reason", Text: string(s.Reason)}, {Name: "detail", Text: s.Detail}}

@@ -292,32 +292,3 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 		}
 	})
 }
-
-// TestDifferenceIsThatOfThePage: other pages that show the comparison get the same one, and do not wait for it for ever.
-func TestDifferenceIsThatOfThePage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		if v, err := httpserve.NewHeldPage((&holder{}).Held, "routesrv accept").Difference(t.Context()); v != nil || err != nil {
-			t.Errorf("nothing is held: %v %v", v, err)
-		}
-		g := sample(t)
-		h := httpserve.NewHeldPage(g.Held, "routesrv accept")
-		v, err := h.Difference(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if page := get(h, "").Body.String(); !strings.Contains(page, v.Summary()) || len(v.Groups()) == 0 {
-			t.Errorf("%s is not in\n%s", v.Summary(), page)
-		}
-		g.waiting = make(chan struct{})
-		first := make(chan struct{})
-		go func() { defer close(first); get(h, "") }()
-		synctest.Wait() // it has the turn
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if v, err := h.Difference(ctx); v != nil || err == nil {
-			t.Errorf("while another one compares: %v %v", v, err)
-		}
-		close(g.waiting)
-		<-first
-	})
-}

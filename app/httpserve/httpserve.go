@@ -8,10 +8,9 @@ package httpserve
 import (
 	"context"
 	"encoding/json"
-	"log"
 	"log/slog"
 	"net/http"
-	"net/http/pprof"
+	_ "net/http/pprof" // registers its handlers
 	"strings"
 	"time"
 
@@ -28,15 +27,6 @@ const (
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
 )
-
-// newServer returns a server with a time limit on each phase that a client could draw out. net/http logs to errors.
-func newServer(h http.Handler, errors *ErrorLog) *http.Server {
-	return &http.Server{
-		Handler: h, ReadTimeout: readTimeout, ReadHeaderTimeout: headerTimeout,
-		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: log.New(errors, "", 0),
-	}
-}
 
 // WriteJSON answers with v as indented JSON, which people read, too.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
@@ -98,31 +88,26 @@ const (
 	ControlListener = "control" // the socket in the state folder: see [ListenControl]
 )
 
-// Endpoint is one path that a listener answers. A listener is built from a list of endpoints, and its part of
-// docs/reference/endpoints.md from the same list, so the document always matches.
+// Endpoint is one path that a listener answers; docs/reference/endpoints.md is generated from the same list.
 type Endpoint struct {
 	// Listener is [MainListener], [SupportListener] or [ControlListener].
 	Listener string
 	// Path is a pattern of [http.ServeMux]: {x} stands for one segment, a trailing slash for everything below.
 	Path string
-	// Methods lists the allowed methods; others get 405. nil allows all. Name HEAD in addition to GET, unless ChecksMethods is
-	// set.
+	// Methods lists the allowed methods, HEAD in addition to GET; others get 405. nil allows all.
 	Methods []string
 	// Does describes the answer: one sentence in Markdown without a full stop.
 	Does string
-	// Condition is when the endpoint exists, in the operator's words, as in "with `-enable-profile`"; empty means always. It is
-	// only for the documentation: the caller omits endpoints that do not exist from the list.
+	// Condition is when the endpoint exists, as in "with `-enable-profile`"; empty means always. It is only for the documentation.
 	Condition string
 	// ChecksMethods is set for a handler that answers wrong methods itself. Otherwise [Mux] does that.
 	ChecksMethods bool
-	// MaxBody is the limit of a request's body in bytes. With 0 the endpoint accepts no body. An endpoint with a body must have a
-	// Path without wildcards, and Methods.
+	// MaxBody is the limit of a request's body in bytes; 0 accepts none. With it, Path must have no wildcards.
 	MaxBody int64
 	Handler http.Handler
 }
 
-// Mux returns a mux that answers the endpoints of one listener. Other paths get 404, wrong methods 405. It panics if two
-// endpoints conflict or one is incomplete, which is a mistake in the list.
+// Mux returns a mux that answers the endpoints of one listener. It panics if two conflict or one is incomplete.
 func Mux(listener string, endpoints []Endpoint) *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, e := range endpoints {
@@ -145,8 +130,7 @@ func Mux(listener string, endpoints []Endpoint) *http.ServeMux {
 	return mux
 }
 
-// Probes returns the endpoints for probes under the names that Kubernetes uses: /livez answers 204 as long as the process
-// answers, and /readyz as the handler ready.
+// Probes returns /livez, which answers 204 as long as the process answers, and /readyz, which answers as the handler ready.
 func Probes(ready http.Handler) []Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []Endpoint{
@@ -156,22 +140,12 @@ func Probes(ready http.Handler) []Endpoint {
 	}
 }
 
-// Profiles returns the endpoints of package net/http/pprof below /debug/pprof/, for a support listener with -enable-profile.
-func Profiles() []Endpoint {
-	var all []Endpoint
-	for _, p := range []struct {
-		name, does string
-		handler    http.HandlerFunc
-	}{
-		{"", "the list of profiles; `cmdline`, `profile` (CPU, for `seconds=`), `symbol`, `trace` (for `seconds=`) and others below it", pprof.Index},
-		{"cmdline", "the command line, with NUL bytes between the arguments", pprof.Cmdline},
-		{"profile", "a CPU profile, for `seconds=` (30)", pprof.Profile},
-		{"symbol", "function names by address", pprof.Symbol},
-		{"trace", "a runtime trace, for `seconds=` (1)", pprof.Trace},
-	} {
-		all = append(all, Endpoint{
-			Path: "/debug/pprof/" + p.name, Handler: p.handler, Does: p.does, Condition: "with `-enable-profile`",
-		})
+// Profiles returns the endpoint of package net/http/pprof, which registers its handlers with [http.DefaultServeMux], for a support
+// listener with -enable-profile.
+func Profiles() Endpoint {
+	return Endpoint{
+		Path: "/debug/pprof/", Methods: []string{http.MethodGet, http.MethodHead}, ChecksMethods: true, Handler: http.DefaultServeMux,
+		Condition: "with `-enable-profile`",
+		Does:      "the list of profiles; `cmdline`, `profile` (CPU, for `seconds=`), `symbol`, `trace` (for `seconds=`) and others below it",
 	}
-	return all
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,23 +23,19 @@ type ListenersConfig struct {
 	// Listen opens the listeners; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
 
-	// Endpoints are the endpoints of all listeners. The support listener and the control socket serve exactly these. Main serves the
-	// main listener; nil means Endpoints.
+	// Endpoints are the endpoints of all listeners. Main serves the main listener; nil means Endpoints.
 	Endpoints []Endpoint
 	Main      http.Handler
-	// DrainStreams ends the streams of the main listener, which would otherwise stay open, within the window. It returns when
-	// they have ended. nil means that the main listener has no streams.
+	// DrainStreams ends the streams of the main listener within the window, and returns when they have ended. It may be nil.
 	DrainStreams func(window time.Duration)
-	// StateDir is the folder with the control socket: see [ListenControl]. Without it, or without endpoints of [ControlListener],
-	// the program has no control socket.
+	// StateDir is the folder with the control socket: see [ListenControl]. It may be empty.
 	StateDir string
-	// TLS and SupportTLS configure TLS for the main and the support listener; only one of them may be enabled.
-	TLS, SupportTLS TLSConfig
+	// TLS configures TLS for the main listener.
+	TLS TLSConfig
 	// MaxConnections is how many connections the main listener holds, reduced to the limit of [MainConnections].
 	MaxConnections int
 
-	// Drain is how long to keep serving after the program was told to stop. Draining, if not nil, is called when that time
-	// begins.
+	// Drain is how long to keep serving after the program was told to stop. Draining, if not nil, is called when that begins.
 	Drain    time.Duration
 	Draining func()
 	// ShutdownTimeout is how long requests have to end after Drain.
@@ -52,57 +49,60 @@ type ListenersConfig struct {
 // socket for operators who change what is served.
 type Listeners struct {
 	cfg                    ListenersConfig
-	main, support, control *http.Server // control is nil if the program has nothing to control
-	conns                  map[*http.Server]*Connections
+	main, support, control *listener // control is nil if the program has nothing to control
+}
+
+// listener is a server with its limit of connections.
+type listener struct {
+	*http.Server
+	name  string
+	conns *Connections
 }
 
 // NewListeners reads the certificates, and creates the servers and their limits. It opens no socket.
 func NewListeners(cfg ListenersConfig) (*Listeners, error) {
 	cfg.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	secured := cfg.TLS
-	if cfg.SupportTLS.Enable {
-		secured = cfg.SupportTLS
-	}
-	secure, err := NewTLS(secured, cfg.Logger, cfg.Registry)
+	secure, err := NewTLS(cfg.TLS, cfg.Logger, cfg.Registry)
 	if err != nil {
 		return nil, err
 	}
-	errors := NewErrorLog(cfg.Logger, cfg.Registry)
 	if cfg.Listen == nil {
 		cfg.Listen = net.Listen
 	}
 	if cfg.DrainStreams == nil {
 		cfg.DrainStreams = func(time.Duration) {}
 	}
+	if cfg.Draining == nil {
+		cfg.Draining = func() {}
+	}
 	if cfg.Main == nil {
 		cfg.Main = Mux(MainListener, cfg.Endpoints)
 	}
-	support := Mux(SupportListener, cfg.Endpoints)
-	l := &Listeners{cfg: cfg, conns: make(map[*http.Server]*Connections)}
-	metrics := NewConnectionMetrics(cfg.Registry)
-	add := func(name string, limit int, h http.Handler) *http.Server {
-		var mine []Endpoint
-		for _, e := range cfg.Endpoints {
-			if e.Listener == name {
-				mine = append(mine, e)
-			}
+	errors, metrics := NewErrorLog(cfg.Logger, cfg.Registry), NewConnectionMetrics(cfg.Registry)
+	add := func(name string, limit int, h http.Handler) *listener {
+		one := &listener{
+			name: name, conns: NewConnections(name, limit, metrics),
+			Server: &http.Server{
+				Handler: limitBodies(name, cfg.Endpoints, h), ReadTimeout: readTimeout, ReadHeaderTimeout: headerTimeout,
+				WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ErrorLog: log.New(errors, "", 0),
+			},
 		}
-		srv := newServer(limitBodies(mine, h), errors)
-		l.conns[srv] = NewConnections(name, limit, metrics)
-		l.conns[srv].Track(srv)
-		return srv
+		one.conns.Track(one.Server)
+		return one
 	}
-	l.main = add(MainListener, MainConnections(cfg.MaxConnections), cfg.Main)
-	l.support = add(SupportListener, supportConnections, support)
-	if cfg.SupportTLS.Enable {
-		l.support.TLSConfig = secure
-	} else {
-		l.main.TLSConfig = secure
-	}
+	support := Mux(SupportListener, cfg.Endpoints)
+	l := &Listeners{cfg: cfg, main: add(MainListener, MainConnections(cfg.MaxConnections), cfg.Main), support: add(SupportListener, supportConnections, support)}
+	l.main.TLSConfig = secure
 	if slices.ContainsFunc(cfg.Endpoints, func(e Endpoint) bool { return e.Listener == ControlListener }) {
 		l.control = add(ControlListener, supportConnections, Control(cfg.Endpoints, support))
 		tracked := l.control.ConnContext
-		l.control.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return rememberPeer(tracked(ctx, c), c) }
+		l.control.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+			ctx = tracked(ctx, c)
+			if p, ok := peerOf(c); ok {
+				ctx = p.Attach(ctx)
+			}
+			return ctx
+		}
 	}
 	return l, nil
 }
@@ -110,9 +110,9 @@ func NewListeners(cfg ListenersConfig) (*Listeners, error) {
 // Run opens the listeners, runs work, and serves until ctx ends or the main listener fails. Then it shuts everything down in
 // order. It returns an error if the main listener cannot be opened or fails. If ctx has already ended, it opens nothing.
 //
-// The order of the shutdown: both listeners keep serving for the time of Drain, so that load balancers notice. Then the main
-// listener closes, and requests have until the deadline to end. Then the support listener closes; until then it has shown the
-// shutdown. Last, the context of work ends, so that tables stay fresh until the end.
+// The order of the shutdown: all listeners keep serving for the time of Drain, so that load balancers notice. Then the main
+// listener closes, and requests have until the deadline to end. Then the others close; until then they have shown the shutdown.
+// Last, the context of work ends, so that tables stay fresh until the end.
 func (l *Listeners) Run(ctx context.Context, work func(context.Context)) (err error) {
 	if ctx.Err() != nil {
 		return nil
@@ -132,7 +132,9 @@ func (l *Listeners) Run(ctx context.Context, work func(context.Context)) (err er
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		err = l.serveMain(main)
+		if err = l.main.serve(main); err != nil {
+			err = fmt.Errorf("main listener (-address): %w", err)
+		}
 	}()
 	select {
 	case <-ended:
@@ -146,14 +148,6 @@ func (l *Listeners) Run(ctx context.Context, work func(context.Context)) (err er
 	return err
 }
 
-func (l *Listeners) serveMain(main net.Listener) error {
-	err := serve(l.main, l.conns[l.main].Listener(main))
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("main listener (-address): %w", err)
-}
-
 // serveSupport serves operators. Proxies do not need it, so a failure is only logged.
 func (l *Listeners) serveSupport() {
 	if l.cfg.SupportAddress == "" {
@@ -162,9 +156,9 @@ func (l *Listeners) serveSupport() {
 	support, err := l.cfg.Listen("tcp", l.cfg.SupportAddress)
 	if err == nil {
 		l.cfg.Logger.Info("support listener open", "address", support.Addr().String())
-		err = serve(l.support, l.conns[l.support].Listener(support))
+		err = l.support.serve(support)
 	}
-	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err != nil {
 		l.cfg.Logger.Error("failed support listener: no metrics, no status (-support-listener)", "error", err)
 	}
 }
@@ -182,27 +176,30 @@ func (l *Listeners) serveControl() {
 	control, err := ListenControl(l.cfg.StateDir)
 	if err == nil {
 		l.cfg.Logger.Info("control socket open", "folder", l.cfg.StateDir)
-		err = serve(l.control, l.conns[l.control].Listener(control))
+		err = l.control.serve(control)
 	}
-	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err != nil {
 		l.cfg.Logger.Warn(lost, "folder", l.cfg.StateDir, "error", err)
 	}
 }
 
-// serve uses TLS if the server has a TLS configuration.
-func serve(srv *http.Server, l net.Listener) error {
-	if srv.TLSConfig != nil {
-		return srv.ServeTLS(l, "", "")
+// serve serves until the server is shut down, with TLS if it has a configuration for it.
+func (s *listener) serve(on net.Listener) (err error) {
+	on = s.conns.Listener(on)
+	if s.TLSConfig != nil {
+		err = s.ServeTLS(on, "", "")
+	} else {
+		err = s.Serve(on)
 	}
-	return srv.Serve(l)
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
 }
 
-// drain keeps serving so that load balancers notice that the process is about to end. It returns at once when the main listener
-// has ended.
+// drain keeps serving so that load balancers notice that the process is about to end, until the main listener has ended.
 func (l *Listeners) drain(ended <-chan struct{}) {
-	if l.cfg.Draining != nil {
-		l.cfg.Draining()
-	}
+	l.cfg.Draining()
 	var draining sync.WaitGroup
 	defer draining.Wait()
 	// Clients do not end streams. By the end of the window, load balancers send new connections elsewhere.
@@ -215,28 +212,20 @@ func (l *Listeners) drain(ended <-chan struct{}) {
 	}
 }
 
-// shutdown lets the requests of both listeners end, and cuts requests that are still running at the deadline.
+// shutdown lets the requests of all listeners end, and cuts requests that are still running at the deadline.
 func (l *Listeners) shutdown() {
 	var draining sync.WaitGroup
 	defer draining.Wait()
 	draining.Go(func() { l.cfg.DrainStreams(0) }) // the remaining streams
 	ctx, cancel := context.WithTimeout(context.Background(), l.cfg.ShutdownTimeout)
 	defer cancel()
-	shutdown(ctx, l.main, MainListener, l.cfg.Logger)
-	shutdown(ctx, l.support, SupportListener, l.cfg.Logger)
-	if l.control != nil {
-		shutdown(ctx, l.control, ControlListener, l.cfg.Logger)
-	}
-}
-
-// shutdown lets the requests of a listener end, and cuts requests that are still running when ctx ends.
-func shutdown(ctx context.Context, srv *http.Server, name string, log *slog.Logger) {
-	err := srv.Shutdown(ctx)
-	if err == nil {
-		return
-	}
-	log.Warn("requests did not end in time, cutting them (--timing=shutdown)", "listener", name, "error", err)
-	if err := srv.Close(); err != nil {
-		log.Debug("close listener", "listener", name, "error", err)
+	for _, one := range []*listener{l.main, l.support, l.control} {
+		if one == nil {
+			continue
+		}
+		if err := one.Shutdown(ctx); err != nil {
+			l.cfg.Logger.Warn("requests did not end in time, cutting them (--timing=shutdown)", "listener", one.name, "error", err)
+			_ = one.Close()
+		}
 	}
 }

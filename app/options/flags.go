@@ -2,15 +2,8 @@
 // are made of. Those packages know no flags.
 //
 // The flags have the names, defaults and forms of Skipper's flags, so that the arguments of an existing Deployment of its route
-// server work unchanged; the programs add their own. A setting may come from four places, in this order of precedence:
-//
-//  1. the command line: -flag=value, -flag value, with one dash or two; a switch is -flag or -flag=false
-//  2. the environment: ROUTESRV_FLAG_ and the name in capitals with underscores, such as ROUTESRV_FLAG_SOURCE_POLL_TIMEOUT
-//  3. the file that -config-file names: YAML with the names of the flags as keys
-//  4. the default
-//
-// A value from a higher place replaces one from a lower place, except for the repeatable flags of Skipper and for flags with several
-// settings: their values add up.
+// server work unchanged. A setting comes from the command line, else from the environment (ROUTESRV_FLAG_ and the name in capitals),
+// else from the YAML file that -config-file names. The repeatable flags of Skipper, and flags with several settings, add up.
 //
 // Nothing is silently ignored. A flag of Skipper without effect on a route server causes a warning with the reason. An unknown flag,
 // or one that requests a different table or a protection that this server does not have, causes an [Error] that explains what to
@@ -19,6 +12,7 @@ package options
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,8 +24,7 @@ import (
 	"github.com/routesrv/routesrv/catalogue"
 )
 
-// Flags are the flags of one command. Declare them with Add in groups, then call Resolve once the command line is parsed. A value is
-// not safe for concurrent use.
+// Flags are the flags of one command. Declare them with Add in groups, then call Resolve once the command line is parsed.
 type Flags struct {
 	*pflag.FlagSet
 	cmd    *cobra.Command
@@ -42,7 +35,6 @@ type Flags struct {
 
 	configFile string
 	checkOnly  bool
-	guardSet   map[string]bool // the settings of --guard that were given
 
 	// Filled by parsing and by Resolve.
 	settings []setting
@@ -59,8 +51,7 @@ type group struct {
 	command     bool // of a command that queries servers: they are no settings, and their variables have another prefix
 }
 
-// Flag is a flag of a command, a [pflag.Value]. Parsing the command line only records texts. They are applied together with the
-// environment and the file: see [Flags.Resolve].
+// Flag is a flag of a command, a [pflag.Value]. Parsing the command line only records texts, which [Flags.Resolve] applies.
 type Flag struct {
 	Name  string // without dashes
 	Usage string // sentences
@@ -77,7 +68,7 @@ type Flag struct {
 
 	values []string // that count
 	where  string   // of the last one, as in Error
-	file   bool     // the file adds to them
+	file   bool     // the file has some
 }
 
 // New returns the flags of a command, without any.
@@ -96,9 +87,8 @@ func (f *Flags) objects(name, about string) { f.group = group{name: name, about:
 // CommandGroup begins a group of flags of a command that queries servers.
 func (f *Flags) CommandGroup(name string) { f.group = group{name: name, command: true} }
 
-// Add declares a flag. Its name has the dashes with which it is shown: one for a flag of Skipper, two for our own, and a one-letter form
-// before a comma, as in "-o,--output". Where a command that queries servers has a flag of the same name as a setting of the server,
-// there is only the flag of the command.
+// Add declares a flag. Its name has one dash for a flag of Skipper, two for our own, and a one-letter form before a comma, as in
+// "-o,--output". A flag of a command that queries servers hides a setting of the server with the same name.
 func (f *Flags) Add(name string, v *Value, usage string) {
 	short, long, found := strings.Cut(name, ",")
 	if !found {
@@ -132,9 +122,8 @@ func (f *Flags) add(flag *Flag, short string) {
 
 // Complete declares the values that shells suggest for a flag.
 func (f *Flags) Complete(name string, values func() []string) {
-	_ = f.cmd.RegisterFlagCompletionFunc(name, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		fitting := slices.DeleteFunc(slices.Clone(values()), func(v string) bool { return !strings.HasPrefix(v, typed) })
-		return fitting, cobra.ShellCompDirectiveNoFileComp
+	_ = f.cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return values(), cobra.ShellCompDirectiveNoFileComp
 	}) // the flag exists
 }
 
@@ -218,7 +207,6 @@ func (f *Flags) warn(name, format string, args ...any) {
 	}
 }
 
-// at returns an error about a flag.
 func (f *Flags) at(name string, err error) *Error {
 	if flag := f.flag(name); flag != nil {
 		return &Error{Flag: flag.Option(), Where: flag.where, Err: err}
@@ -321,82 +309,108 @@ func normalize(cmd *cobra.Command, args []string) (out []string, named *cobra.Co
 	cmd.InitDefaultVersionFlag()
 	flags := cmd.Flags()
 	var bad []error
-	fail := func(option string, err error) { bad = append(bad, &Error{Flag: option, Err: err}) }
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
-		if arg == "--" {
-			out = append(out, args[i:]...)
-			break
-		}
-		if len(arg) < 2 || arg[0] != '-' {
+		typed := strings.TrimLeft(arg, "-")
+		name, _, attached := strings.Cut(typed, "=")
+		flag, value := flags.Lookup(name), i+1 < len(args) && !attached
+		switch {
+		case arg == "--":
+			return append(out, args[i:]...), cmd, joined(bad)
+		case len(arg) < 2 || arg[0] != '-':
 			if out = append(out, arg); !cmd.HasSubCommands() {
 				continue
 			}
 			rest := args[i+1:]
-			if sub := child(cmd, arg); sub != nil && len(bad) == 0 {
+			if sub, _, _ := cmd.Find(args[i : i+1]); sub != cmd && len(bad) == 0 {
 				rest, cmd, err = normalize(sub, rest)
 			}
 			return append(out, rest...), cmd, joined(append(bad, err))
-		}
-		single, short := arg[1] != '-', pflagShort(flags, arg[1:2])
-		name, value, attached := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
-		flag := flags.Lookup(name)
-		switch {
 		case name == "help" || arg == "-h":
 			return append(out, "--help"), cmd, nil // whatever else is wrong
-		case name == "" || name[0] == '-':
-			fail("", fmt.Errorf("bad flag syntax %s: must be -name, -name=value or -name value", clip(name)))
-		case flag == nil && single && short != nil: // as in -ojson
-			if out = append(out, arg); len(arg) == 2 && short.NoOptDefVal == "" && i+1 < len(args) {
+		case flag == nil && flags.ShorthandLookup(arg[1:2]) != nil: // as in -ojson
+			if out = append(out, arg); len(arg) == 2 && value && flags.ShorthandLookup(name).NoOptDefVal == "" {
 				i++
 				out = append(out, args[i])
 			}
 		case flag == nil:
-			fail("", unknown(flags, "flag -", name))
-			if !attached && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+			bad = append(bad, &Error{Err: unknown(flags, "flag -", name)})
+			if value && !strings.HasPrefix(args[i+1], "-") {
 				i++ // more likely its value than a command
 			}
-		case attached:
-			out = append(out, "--"+name+"="+value)
-		case flag.NoOptDefVal != "":
-			out = append(out, "--"+name)
-			if i+1 < len(args) {
-				if _, err := parseBool(args[i+1]); err == nil {
-					fail(optionOf(flag), fmt.Errorf("is a switch and takes its value with =: write %s=%s", optionOf(flag), args[i+1]))
-					i++
-				}
-			}
-		case i+1 == len(args):
-			fail(optionOf(flag), fmt.Errorf("needs a value"))
-		default:
+		case value && flag.NoOptDefVal == "":
 			i++
 			out = append(out, "--"+name+"="+args[i])
+		default:
+			out = append(out, "--"+typed)
 		}
 	}
 	return out, cmd, joined(bad)
 }
 
-func optionOf(p *pflag.Flag) string {
-	if flag := flagOf(p); flag != nil {
-		return flag.Option()
-	}
-	return "--" + p.Name
-}
+// settingsHelp describes the forms and places of settings.
+const settingsHelp = `A value comes from the command line, else from the environment (ROUTESRV_FLAG_ and the name in
+capitals, as in ROUTESRV_FLAG_SOURCE_POLL_TIMEOUT=3000; a repeatable flag takes one value per line),
+else from the file of -config-file, else it is the default; repeatable flags of Skipper, and
+settings, add up. Write -name=value or -name value, with one dash or two, and a switch (bool) as
+-name or -name=false. Other flags of Skipper are accepted, with a warning that says why they have no
+effect.
 
-// pflagShort returns the flag with a one-letter form; nil if there is none.
-func pflagShort(flags *pflag.FlagSet, letter string) *pflag.Flag {
-	if letter == "-" || letter >= "\x80" {
-		return nil
-	}
-	return flags.ShorthandLookup(letter)
-}
+Also read: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT (with -kubernetes-in-cluster);
+HTTPS_PROXY, HTTP_PROXY and NO_PROXY (without it); SSL_CERT_FILE and SSL_CERT_DIR; GOGC, GOMEMLIMIT
+and GOMAXPROCS. KUBECONFIG is not read: name the file with --kubeconfig.
+`
 
-// child returns the subcommand of a name; nil if there is none.
-func child(cmd *cobra.Command, name string) *cobra.Command {
+// commandHelp describes the variables of commands that query servers.
+const commandHelp = `Each flag has a variable, such as ROUTESRV_NAMESPACE; the command line overrides it.
+`
+
+// help prints the description of a command, and its flags in groups.
+func help(cmd *cobra.Command, w io.Writer) {
+	var b strings.Builder
+	b.WriteString(strings.TrimSpace(cmd.Short+"\n\n"+cmd.Long) + "\n\nUsage:\n")
+	if cmd.Runnable() {
+		b.WriteString("  " + cmd.UseLine() + "\n")
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "  %s COMMAND [flags] [arguments]\n\nCommands\n", cmd.CommandPath())
+	}
 	for _, c := range cmd.Commands() {
-		if c.Name() == name {
-			return c
+		if c.IsAvailableCommand() {
+			fmt.Fprintf(&b, "  %-11s %s\n", c.Name(), c.Short)
 		}
 	}
-	return nil
+	if cmd.Example != "" {
+		b.WriteString("\nExamples\n" + strings.TrimRight(cmd.Example, "\n") + "\n")
+	}
+	var last group
+	flags := new(pflag.FlagSet)
+	end := func() {
+		if flags.HasFlags() {
+			b.WriteString("\n" + strings.TrimSuffix(last.name+" ("+last.about+")", " ()") + "\n" + flags.FlagUsagesWrapped(helpWidth))
+		}
+	}
+	cmd.Flags().VisitAll(func(p *pflag.Flag) {
+		flag := flagOf(p)
+		if p.Hidden || flag == nil {
+			return
+		}
+		if flag.group != last {
+			end()
+			last, flags = flag.group, new(pflag.FlagSet)
+			flags.SortFlags = false
+		}
+		flags.AddFlag(p)
+	})
+	end()
+	switch {
+	case last.command:
+		b.WriteString("\n" + commandHelp)
+	case last.name != "":
+		b.WriteString("\n" + settingsHelp)
+	}
+	_, _ = io.WriteString(w, b.String()) // cobra has no way to report it
 }
+
+// helpWidth is the maximum length of the lines about flags, in characters.
+const helpWidth = 100

@@ -104,38 +104,22 @@ func parseCIDRs(s string) (nets []string, err error) {
 	return nets, nil
 }
 
-// httpURL parses a URL for HTTP or HTTPS. form describes it in the error, which does not repeat the text: it may contain a password.
-func httpURL(s, form string) (*url.URL, error) {
+// parseURL parses a URL for HTTP or HTTPS; empty means none. The error does not repeat the text, which may contain a password.
+func parseURL(s string) (*url.URL, error) {
+	if s == "" {
+		return nil, nil
+	}
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, errors.New("must be " + form)
+		return nil, errors.New("must be a URL such as https://host:port")
 	}
 	return u, nil
 }
 
-// optionalURL checks a URL; empty means none.
-func optionalURL(s string) (err error) {
-	if s != "" {
-		_, err = httpURL(s, "a URL such as https://host:port")
-	}
+// checkURL is parseURL for texts.
+func checkURL(s string) error {
+	_, err := parseURL(s)
 	return err
-}
-
-// listenerURL parses the URL of a listener; empty means none.
-func listenerURL(s string) (*url.URL, error) {
-	if s == "" {
-		return nil, nil
-	}
-	return httpURL(s, "the URL of a listener, such as http://127.0.0.1:9922")
-}
-
-// plainURL parses a URL without user, query and fragment.
-func plainURL(s, form string) (*url.URL, error) {
-	u, err := httpURL(s, form)
-	if err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != "") {
-		return nil, fmt.Errorf("%s: must be %s", clip(u.Redacted()), form)
-	}
-	return u, err
 }
 
 // parseSelector parses a=b,c: the label a with the value b, and the label c with any value.

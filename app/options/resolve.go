@@ -14,8 +14,7 @@ var ErrChecked = errors.New("only a check of the settings requested")
 type Env struct {
 	// Environ holds the environment variables in the form of os.Environ.
 	Environ []string
-	// ReadFile reads the configuration file, like os.ReadFile. It is called at most once. If it is nil, a configuration file is
-	// an error.
+	// ReadFile reads the configuration file, like os.ReadFile.
 	ReadFile func(name string) ([]byte, error)
 }
 
@@ -65,8 +64,7 @@ func joined(errs []error) error {
 }
 
 // inForce returns the settings that count, in the order in which they count: for a flag of the reference that may be repeated, and for
-// one that takes several settings, the values of all origins, the highest one last; for all other flags only the highest. It
-// warns of the values of other lists that the highest origin replaces.
+// one that takes several settings, the values of all origins, the highest one last; for all other flags only the highest.
 func (f *Flags) inForce() (all []setting) {
 	highest := make(map[*Flag]origin)
 	for _, s := range f.settings {
@@ -77,17 +75,9 @@ func (f *Flags) inForce() (all []setting) {
 		return s.origin < highest[s.flag] && s.flag.Ignored == "" && v.repeat && (!s.flag.Own || v.settings != nil)
 	}
 	for _, s := range f.settings {
-		switch {
-		case adds(s) && s.origin == fromFile:
-			s.flag.file = true
-		case s.origin < highest[s.flag] && s.flag.value.repeat && !adds(s):
-			f.warnings = append(f.warnings, &Error{Flag: s.flag.Option(), Where: s.where, Err: errors.New("has no effect: the flag is also given elsewhere")})
-		}
-	}
-	for _, s := range f.settings {
 		// The reference reads the arguments, the file, and the arguments again. For these flags all three count.
 		twice := s.flag.Name == "edit-route" || s.flag.Name == "clone-route" || s.flag.Name == allowedExternalName
-		if twice && s.origin == highest[s.flag] && s.flag.file {
+		if twice && s.origin == highest[s.flag] && s.origin > fromFile && s.flag.file {
 			all = append(all, s)
 		}
 	}
@@ -186,6 +176,7 @@ func (f *Flags) environment() {
 // give records a setting.
 func (f *Flags) give(flag *Flag, value string, from origin, where string) {
 	f.settings = append(f.settings, setting{flag, value, from, where})
+	flag.file = flag.file || from == fromFile
 }
 
 // onlyArgument reports whether a flag is allowed on the command line only, because it is a request and not a setting.

@@ -1,6 +1,8 @@
 package options
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -13,7 +15,6 @@ import (
 
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/app/server"
-	"github.com/routesrv/routesrv/app/tracing"
 	"github.com/routesrv/routesrv/app/trial"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain/takeover"
@@ -37,7 +38,6 @@ type RouteServer struct {
 	// UpstreamTLS is for the requests to Server.Upstream and Peers.
 	UpstreamTLS TLSFiles
 	Log         Log
-	Tracing     tracing.Config // without an Endpoint there are no traces
 	// Peers are the URLs of the other replicas, http(s)://HOST:PORT, where each address of the host is one replica.
 	Peers []string
 	// Events turns on writing problems as Kubernetes Events. It is false without a Kubernetes API to write to.
@@ -91,7 +91,7 @@ func (f *Flags) routeServer(c *RouteServer) {
 		Setting{"shutdown", Duration(&s.ShutdownTimeout, server.DefaultShutdownTimeout, tick, day), "for open requests, after draining."})
 	f.selection(&c.Source)
 	f.compile(&s.Compile, &c.Source, &c.Log.Level)
-	f.guard(&s.Guard, guard.DefaultObjectLoss, guard.DefaultKeep)
+	f.guard(&s.Guard, guard.DefaultObjectLoss, guard.DefaultKeep, func() bool { return len(s.Upstream.URLs) > 0 })
 	f.review(&s.Review)
 	f.canary(&s.Canary)
 	f.listen(c)
@@ -100,10 +100,8 @@ func (f *Flags) routeServer(c *RouteServer) {
 	f.shards(&s.Redis, "redis")
 	f.shards(&s.Valkey, "valkey")
 	f.log(&c.Log)
-	f.tracing(&c.Tracing)
 	f.Group("State folder", "what survives a restart")
-	f.Add("--state-dir", Text("PATH", &s.StateDir, ""), "Folder of the last-known-good file, which a restarted process serves while its "+
-		"source is unreachable, and of history and control socket. Empty keeps nothing.")
+	f.Add("--state-dir", Text("PATH", &s.StateDir, ""), "Folder of the last-known-good file, history and control socket.")
 	f.events(c)
 	f.ignoreSkipper()
 	f.Check(func() {
@@ -143,12 +141,6 @@ func (f *Flags) checkRelay(c *RouteServer) {
 	case len(c.Source.Manifests) > 0:
 		f.failf("upstream", "cannot be combined with --manifests: "+both)
 	}
-	if !f.guardSet["max-loss"] {
-		c.Server.Guard.MaxLoss = 0 // a relay has its own default: it passes losses
-	}
-	if !f.guardSet["hold"] {
-		c.Server.Guard.Hold = guard.DefaultHold // of a whole table
-	}
 	for _, one := range f.all {
 		if one.group.objects && one.Name != "kubernetes" && one.Name != "manifests" && f.changed(one.Name) {
 			f.warn(one.Name, "has no effect with --upstream, whose table is served unchanged")
@@ -157,12 +149,11 @@ func (f *Flags) checkRelay(c *RouteServer) {
 }
 
 // guard declares the flags of the guard. maxLoss and hold are defaults of its settings: kept objects delay no other team, so they are
-// kept sooner and longer than tables.
-func (f *Flags) guard(c *guard.Config, maxLoss float64, hold time.Duration) {
-	c.MaxLoss, c.MaxBackendLoss = maxLoss, guard.DefaultMaxBackendLoss
-	f.guardSet = make(map[string]bool)
+// kept sooner and longer than tables. A relay holds whole tables, and passes losses unless it is told otherwise.
+func (f *Flags) guard(c *guard.Config, maxLoss float64, hold time.Duration, relay func() bool) {
+	c.MaxBackendLoss = guard.DefaultMaxBackendLoss
 	f.Group("Guard", "which new tables are suspicious, and how long the guard holds back what they change")
-	f.Add("--guard", Settings(nil, f.guardSet, []Setting{
+	f.Add("--guard", Settings(nil, []Setting{
 		{"max-loss", Parsed("share", &c.MaxLoss, strconv.FormatFloat(maxLoss, 'g', -1, 64), share), "share of the served pairs of host " +
 			"and path, hosts, Ingresses or RouteGroups that may be lost within the window. If more of at least 20 objects are lost, or " +
 			"more than half, everything lost within the window is kept; 1 disables these rules."},
@@ -175,13 +166,20 @@ func (f *Flags) guard(c *guard.Config, maxLoss float64, hold time.Duration) {
 			"comes back is always released."},
 		{"max-routes", Number(&c.MaxRoutes, 0, 0, most), "do not serve objects that make the table grow past this; 0 means no limit."},
 		{"max-bytes", size(&c.MaxBytes, "0", 0), "the same in bytes, such as 512MiB; also the largest table that " +
-			"--upstream may send, by default four times the last one, from 64 MiB (512 MiB for the first one) to a quarter of the memory limit."},
+			"--upstream may send, by default 512 MiB, or a quarter of the memory limit if that is less."},
 	}...), "What counts as an accident, and what then happens.")
+	c.Hold = 0 // until it is set
+	f.Check(func() {
+		if relay() {
+			maxLoss, hold = 0, guard.DefaultHold
+		}
+		c.MaxLoss, c.Hold = cmp.Or(c.MaxLoss, maxLoss), cmp.Or(c.Hold, hold)
+	})
 }
 
 // review declares the flags of the checks that a change must pass.
 func (f *Flags) review(c *server.Review) {
-	f.Add("--trial-proxy", Parsed("URL", &c.TrialProxy, "", listenerURL), "Support listener of a real proxy that loads new filters and "+
+	f.Add("--trial-proxy", Parsed("URL", &c.TrialProxy, "", parseURL), "Support listener of a real proxy that loads new filters and "+
 		"predicates before the fleet does (components/trial). It takes requests at the port below. A change waits at most "+
 		short(trial.DefaultTimeout)+" for a proxy that does not answer.")
 	f.Add("--keep-takeovers", Parsed("POLICY", &c.KeepTakeovers, "none", takeover.ParsePolicy), "Keep an object at its served version "+
@@ -208,7 +206,7 @@ func (f *Flags) canary(c *server.CanaryConfig) {
 		"/routes (components/canary). 0: both serve the same table.")
 	f.Add("--canary-query", Text("PROMQL", &c.Query, ""), "PromQL expression that is asked every 10 s. While it returns any series, nothing is "+
 		"promoted, and what soaks when it begins to is halted.")
-	f.Add("--prometheus", Parsed("URL", &c.Prometheus, "", listenerURL), "The Prometheus that answers --canary-query.")
+	f.Add("--prometheus", Parsed("URL", &c.Prometheus, "", parseURL), "The Prometheus that answers --canary-query.")
 	f.Check(func() {
 		switch {
 		case (c.Query == "") != (c.Prometheus == nil):
@@ -225,18 +223,17 @@ func (f *Flags) listen(c *RouteServer) {
 	f.Group("Listeners and shutdown", "where the server listens, and how it stops")
 	f.Add("-address", Text("HOST:PORT", &s.Address, server.DefaultAddress, address), "Main listener.")
 	f.Add("-support-listener", Address(&s.SupportAddress, server.DefaultSupportAddress),
-		"Listener for metrics and status, without TLS; empty turns it off.")
+		"Listener for metrics and status; empty: none.")
 	f.Add("-wait-for-healthcheck-interval", Duration(&s.WaitForHealthcheckInterval, 45*time.Second, 0, day),
 		"How long to keep serving after the signal to stop; with --manifests not at all, unless it is set.")
 	f.Add("--max-connections", Number(&s.MaxConnections, server.DefaultMaxConnections, 16, most), "Connections of the main listener, at "+
 		"most the limit of open files minus 128. A full listener closes the connection that was idle for longest.")
 	f.Add("--max-streams", Number(&s.MaxStreams, server.DefaultMaxStreams, 0, most),
-		"Maximum number of streams on /routes/watch; further clients get 429. 0 turns streams off.")
+		"Most streams on /routes/watch; 0 turns them off.")
 	f.Add("-enable-profile", Bool(&s.EnableProfile, false), "Serve profiles under /debug/pprof on the support listener.")
 	f.Add("-block-profile-rate", Number(&c.Profile.Block, 0, 0, most), "Rate of the blocking profile, in nanoseconds per sample; 0 is off.")
 	f.Add("-mutex-profile-fraction", Number(&c.Profile.Mutex, 0, 0, most), "The mutex profile samples one of this many events; 0 is off.")
-	f.Add("-memory-profile-rate", Number(&c.Profile.Memory, 0, 0, most),
-		"Rate of the memory profile, in bytes per sample; 0 keeps the default of the Go runtime.")
+	f.Add("-memory-profile-rate", Number(&c.Profile.Memory, 0, 0, most), "Rate of the memory profile, in bytes per sample.")
 	f.Check(func() {
 		if len(c.Source.Manifests) > 0 && !f.Given("address") {
 			s.Address = LoopbackAddress
@@ -260,8 +257,7 @@ func (f *Flags) listen(c *RouteServer) {
 func (f *Flags) tls(c *httpserve.TLSConfig) {
 	f.Group("TLS and protection", "who may use the main listener")
 	f.Add("--enable-tls", Bool(&c.Enable, false), "Serve TLS on the main listener, with -tls-cert and -tls-key, without client certificates.")
-	f.Add("-enable-mtls", Bool(&c.RequireClientCert, false),
-		"Serve TLS on the main listener, and require client certificates, also for /health.")
+	f.Add("-enable-mtls", Bool(&c.RequireClientCert, false), "The same, and require client certificates, also for /health.")
 	f.Add("-tls-cert", List(&c.CertFiles), "Files with the certificates, PEM, separated by commas.")
 	f.Add("-tls-key", List(&c.KeyFiles), "Files with their keys, in the same order.")
 	c.MinVersion, _ = parseTLSVersion("1.2")
@@ -303,8 +299,7 @@ func (f *Flags) checkTLS(c *httpserve.TLSConfig) {
 // requestFilters declares the flag with the filters for requests to the main listener. Filters that call a token service are rejected.
 func (f *Flags) requestFilters(dst *[]*eskip.Filter) {
 	const name = "route-server-filters"
-	f.Add("-"+name, Parsed("FILTERS", dst, "", parseFilters),
-		`Filters for all requests to the main listener but /health, such as mtlsAuthn() -> mtlsCN("proxy").`)
+	f.Add("-"+name, Parsed("FILTERS", dst, "", parseFilters), "Filters for requests to the main listener but /health.")
 	f.Check(func() {
 		for _, one := range *dst {
 			for _, prefix := range []string{"oauthTokeninfo", "oauthTokenintrospection", "secureOauthTokenintrospection"} {
@@ -338,7 +333,7 @@ func (f *Flags) log(l *Log) {
 	l.Level = slog.LevelInfo
 	f.Group("Logging", "lines go to standard error")
 	f.Add("-application-log-level", Parsed("level", &l.Level, "INFO", parseLevel),
-		"Minimum log level: TRACE, DEBUG, INFO, WARN, ERROR, FATAL or PANIC.")
+		"TRACE, DEBUG, INFO, WARN, ERROR, FATAL or PANIC.")
 	f.Add("-application-log-json-enabled", Bool(&l.JSON, false), "Log JSON, one object on each line.")
 }
 
@@ -388,24 +383,19 @@ func (f *Flags) peers(c *RouteServer) {
 
 // peersURL converts HOST:PORT or a URL to a URL.
 func peersURL(s, scheme string) (string, error) {
-	const form = "HOST:PORT or http(s)://HOST:PORT"
-	text := s
 	if !strings.Contains(s, "://") {
-		text = scheme + "://" + s
+		s = scheme + "://" + s
 	}
-	u, err := plainURL(text, form)
-	switch {
-	case err != nil:
-		return "", err
-	case strings.Trim(u.Path, "/") != "":
-		return "", fmt.Errorf("%s: must be "+form, clip(u.Redacted()))
-	case u.Port() == "":
-		return "", fmt.Errorf("%s: must be "+form+", with the port that the replicas listen on", clip(s))
+	u, err := url.Parse(s)
+	if err != nil {
+		return "", errors.New("must be HOST:PORT or http(s)://HOST:PORT") // the text may have a password
 	}
-	if n, err := strconv.Atoi(u.Port()); err != nil || n < 1 || n > 65535 {
-		return "", fmt.Errorf("%s: the port must be from 1 to 65535", clip(s))
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	plain := url.URL{Scheme: u.Scheme, Host: u.Host}
+	if err != nil || port == 0 || u.Scheme != "http" && u.Scheme != "https" || plain.String() != strings.TrimSuffix(s, "/") {
+		return "", fmt.Errorf("%s: must be HOST:PORT or http(s)://HOST:PORT, with the port that the replicas listen on", clip(u.Redacted()))
 	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), nil
+	return plain.String(), nil
 }
 
 // CompileFlags declares the flags of the command that prints a table. Its positional arguments are manifests, like the values of
@@ -416,7 +406,7 @@ func CompileFlags(cmd *cobra.Command, c *RouteServer) *Flags {
 	f.Add("--against", Text("URL", &c.Against, ""), "Support listener of a route server. Instead of the table, print which requests of other "+
 		"owners the Ingresses and RouteGroups would take if they were in its cluster.")
 	c.Output = "text"
-	f.Add("-o,--output", Choice(&c.Output, "text", "json", "markdown"), "Form of what --against prints; markdown is for pull requests.")
+	f.Add("-o,--output", Choice(&c.Output, "text", "json"), "Form of what --against prints.")
 	f.Check(func() {
 		const files = "has no effect: the manifests are read"
 		if len(f.args) > 0 && c.Source.Kubernetes {

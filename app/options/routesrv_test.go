@@ -16,7 +16,6 @@ import (
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/server"
-	"github.com/routesrv/routesrv/app/tracing"
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
@@ -83,8 +82,7 @@ func TestDefaults(t *testing.T) {
 			Valkey:   server.Shard{Port: 6379},
 			Upstream: dataplane.Config{UpdateMode: dataplane.Auto, Timeout: 10 * time.Second},
 		},
-		Log:     options.Log{Level: slog.LevelInfo},
-		Tracing: tracing.Config{Sample: 0.01},
+		Log: options.Log{Level: slog.LevelInfo},
 	}
 	if diff := cmp.Diff(want, got, compare); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -318,8 +316,6 @@ func serveSamples() map[string]sample {
 		"update-mode":  one("stream", dataplane.Stream, func(c *options.RouteServer) any { return c.Server.Upstream.UpdateMode }),
 		"peers":        one("peers:9090", []string{"http://peers:9090"}, func(c *options.RouteServer) any { return c.Peers }),
 		"upstream-tls": one("ca=a,cert=c,key=k", options.TLSFiles{CA: "a", Cert: "c", Key: "k"}, func(c *options.RouteServer) any { return c.UpstreamTLS }),
-
-		"otlp-endpoint": one("http://c:4318/x", "http://c:4318/x", func(c *options.RouteServer) any { return c.Tracing.Endpoint }),
 
 		"events": one("true", true, func(c *options.RouteServer) any { return c.Events }),
 

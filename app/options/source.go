@@ -53,7 +53,7 @@ func (f *Flags) source(s *Source) {
 	}), "Read the objects from a file or folder of YAML and JSON; - is standard input. May be repeated. The server then listens on "+
 		"127.0.0.1, unless you set addresses.")
 	f.Add("-kubernetes-in-cluster", Bool(&s.InCluster, false), "Take address, token and CA of the API from the pod.")
-	f.Add("-kubernetes-url", Text("URL", &s.URL, "", optionalURL),
+	f.Add("-kubernetes-url", Text("URL", &s.URL, "", checkURL),
 		"Address of the API outside a cluster; empty means http://localhost:8001, where kubectl proxy listens.")
 	f.Add("-kubernetes-token-file", Text("PATH", &s.TokenFile, ""),
 		"File with the bearer token for -kubernetes-url; it is read again when it changes.")
@@ -128,7 +128,7 @@ func (f *Flags) polling(s *Source, interval, maxBackoff *time.Duration, fetch *d
 	f.Group("Polling", "how often the source is read, and time limits")
 	f.Add("-source-poll-timeout", millis(interval, poller.DefaultInterval, day),
 		"Time between two reads of the source, or of the route servers while streams do not work, in milliseconds.")
-	f.Add("--timing", Settings(nil, nil, append([]Setting{
+	f.Add("--timing", Settings(nil, append([]Setting{
 		{"request-timeout", Duration(&s.Timeout, cluster.DefaultTimeout, tick, time.Hour),
 			"for a request to the API, to the last byte, or until a watch is accepted."},
 		{"max-backoff", Duration(maxBackoff, poller.DefaultMaxBackoff, tick, day), "longest delay after failed reads, at least the interval."},
@@ -152,14 +152,19 @@ func (f *Flags) fetch(c *dataplane.Config, files *TLSFiles, upstream string) {
 	c.UpdateMode = dataplane.Auto
 	f.Add("--update-mode", Choice((*string)(&c.UpdateMode), "auto", "stream", "poll"),
 		"How to get tables: stream, poll, or auto (stream, and poll while streams do not work).")
-	f.Add("--upstream-tls", Settings(nil, nil,
+	f.TLS("upstream-tls", files, "Files for TLS to other route servers, PEM, read again when they change.")
+}
+
+// TLS declares a flag of files for TLS.
+func (f *Flags) TLS(name string, files *TLSFiles, usage string) {
+	f.Add("--"+name, Settings(nil,
 		Setting{"ca", Text("PATH", &files.CA, ""), "CAs to trust instead of the system's."},
 		Setting{"cert", Text("PATH", &files.Cert, ""), "certificate to present."},
 		Setting{"key", Text("PATH", &files.Key, ""), "its private key."},
-	), "Files for TLS to other route servers, PEM, read again when they change.")
+	), usage)
 	f.Check(func() {
 		if (files.Cert == "") != (files.Key == "") {
-			f.failf("upstream-tls", "client certificate: set both cert and key, or neither")
+			f.failf(name, "client certificate: set both cert and key, or neither")
 		}
 	})
 }

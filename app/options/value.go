@@ -31,18 +31,15 @@ func Bool(dst *bool, def bool) *Value {
 	return Parsed("bool", dst, strconv.FormatBool(def), parseBool)
 }
 
-// Text accepts any text that the functions do not reject.
+// Text accepts any text that the function does not reject.
 func Text(kind string, dst *string, def string, check ...func(string) error) *Value {
 	*dst = def
-	return &Value{kind: kind, def: def, set: func(s string) error {
-		*dst = s
-		for _, f := range check {
-			if err := f(s); err != nil {
-				return err
-			}
+	return Parsed(kind, dst, def, func(s string) (string, error) {
+		if len(check) == 0 {
+			return s, nil
 		}
-		return nil
-	}}
+		return s, check[0](s)
+	})
 }
 
 // Parsed returns a value that the function parses; the default is not parsed.
@@ -68,11 +65,13 @@ func Choice(dst *string, words ...string) *Value {
 func either(dst *bool, no, yes string) *Value {
 	word := no
 	v := Choice(&word, no, yes)
-	return &Value{kind: v.kind, def: no, words: v.words, set: func(s string) error {
-		err := v.set(s)
+	choose := v.set
+	v.set = func(s string) error {
+		err := choose(s)
 		*dst = word == yes
 		return err
-	}}
+	}
+	return v
 }
 
 // Repeated returns a value that may be given more than once.
@@ -198,13 +197,13 @@ type Setting struct {
 }
 
 // Settings returns the value of a flag that takes settings, NAME=VALUE with commas between them, and may be repeated. If word is not
-// nil, a text without a name sets it, as in --fallback=always,after=1m. set records the names that were given, unless it is nil.
-func Settings(word *Value, set map[string]bool, all ...Setting) *Value {
+// nil, a text without a name sets it, as in --fallback=always,after=1m.
+func Settings(word *Value, all ...Setting) *Value {
 	names := make([]string, len(all))
 	for i, s := range all {
 		names[i] = s.Name
 	}
-	v := &Value{kind: "SETTING=VALUE,…", repeat: true, settings: all}
+	v := &Value{kind: "SETTING=VALUE,...", repeat: true, settings: all}
 	if word != nil {
 		v.kind, v.def = word.kind+","+v.kind, word.def
 	}
@@ -228,17 +227,14 @@ func Settings(word *Value, set map[string]bool, all ...Setting) *Value {
 			if err := all[i].Value.set(val); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			if set != nil {
-				set[name] = true
-			}
 		}
 		return nil
 	}
 	return v
 }
 
-// change accepts /expression/replacement/, where the first character is the separator. Text after the last separator has no meaning.
-func change(add func(*regexp.Regexp, string), ignored func(text string)) *Value {
+// change accepts /expression/replacement/, where the first character is the separator. Text after the last one has no meaning.
+func change(add func(*regexp.Regexp, string)) *Value {
 	return Repeated("/regexp/replacement/", func(s string) error {
 		if s == "" {
 			return errors.New("must be /expression/replacement/, not an empty text")
@@ -252,9 +248,6 @@ func change(add func(*regexp.Regexp, string), ignored func(text string)) *Value 
 		rx, err := regexp.Compile(parts[1])
 		if err != nil {
 			return fmt.Errorf("%s: %w", clip(s), err)
-		}
-		if parts[3] != "" {
-			ignored(s)
 		}
 		add(rx, parts[2])
 		return nil

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -162,21 +163,21 @@ func Serve(f *options.Flags, env options.Env, logging *options.Log, stateDir *st
 		if err != nil {
 			return err
 		}
-		ended, reloading := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(reloading)
+		ctx, end := context.WithCancel(cmd.Context())
+		var reloading sync.WaitGroup
+		reloading.Go(func() {
 			for {
 				select {
-				case <-ended:
+				case <-ctx.Done():
 					return
 				case <-hup:
 					s.Reload()
 				}
 			}
-		}()
-		err = s.Run(cmd.Context())
-		close(ended)
-		<-reloading
+		})
+		err = s.Run(ctx)
+		end()
+		reloading.Wait()
 		if err != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", cmd.CommandPath(), err)
 			return Status(ExitFailed)
@@ -197,26 +198,10 @@ func setGCPercent() {
 	}
 }
 
-// ReadFile returns a function that reads the configuration file. The file may be a pipe without a writer, so the function returns
-// when ctx ends; the read itself then continues until the process ends.
-func ReadFile(ctx context.Context) func(path string) ([]byte, error) {
-	type result struct {
-		data []byte
-		err  error
-	}
-	return func(path string) ([]byte, error) {
-		done := make(chan result, 1)
-		go func() {
-			data, err := os.ReadFile(path)
-			done <- result{data, err}
-		}()
-		select {
-		case r := <-done:
-			return r.data, r.err
-		case <-ctx.Done():
-			return nil, fmt.Errorf("read %q: %w", path, context.Cause(ctx))
-		}
-	}
+// Env returns the sources of settings of a process.
+func Env(environ []string) options.Env {
+	const largest = 1 << 20
+	return options.Env{Environ: environ, ReadFile: func(name string) ([]byte, error) { return durable.ReadFile(name, largest) }}
 }
 
 // VersionName returns the release, which the linker sets, or else what the build information says about the sources.

@@ -34,22 +34,19 @@ type Reply[T any] struct {
 	Answers []Answer[T]
 }
 
-// Limits of [Ask].
-type Limits struct {
-	Timeout  time.Duration // for one cluster
-	Parallel int           // clusters at a time
-}
+// parallel is how many clusters are asked at a time.
+const parallel = 16
 
-// Ask asks all replicas of all clusters. The replies are in the order of the clusters.
-func Ask[T any](ctx context.Context, limits Limits, clusters []Cluster, question func(context.Context, Replica) (T, error)) []Reply[T] {
+// Ask asks all replicas of all clusters, each cluster for at most the time. The replies are in the order of the clusters.
+func Ask[T any](ctx context.Context, most time.Duration, clusters []Cluster, question func(context.Context, Replica) (T, error)) []Reply[T] {
 	replies := make([]Reply[T], len(clusters))
-	turns := make(chan struct{}, limits.Parallel)
+	turns := make(chan struct{}, parallel)
 	var wg sync.WaitGroup
 	for i, c := range clusters {
 		turns <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-turns }()
-			ctx, cancel := context.WithTimeoutCause(ctx, limits.Timeout, fmt.Errorf("no answer within %v", limits.Timeout))
+			ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("no answer within %v", most))
 			defer cancel()
 			replies[i] = askCluster(ctx, c, question)
 		})
@@ -60,13 +57,8 @@ func Ask[T any](ctx context.Context, limits Limits, clusters []Cluster, question
 
 // askCluster finds the replicas of a cluster and asks them concurrently.
 func askCluster[T any](ctx context.Context, c Cluster, question func(context.Context, Replica) (T, error)) Reply[T] {
-	r := Reply[T]{Cluster: c.Name}
 	replicas, err := Bounded(ctx, c.Find)
-	if err != nil {
-		r.Err = err
-		return r
-	}
-	r.Answers = make([]Answer[T], len(replicas))
+	r := Reply[T]{Cluster: c.Name, Err: err, Answers: make([]Answer[T], len(replicas))}
 	var wg sync.WaitGroup
 	for i, replica := range replicas {
 		r.Answers[i].Replica = replica.Name
@@ -139,15 +131,10 @@ func (r Reply[T]) Missing() []string {
 
 // Label returns the prefix of a sentence about an answer: its cluster and replica.
 func Label(cluster, replica string) string {
-	switch {
-	case cluster == "" && replica == "":
-		return ""
-	case cluster == "":
-		return replica + ": "
-	case replica == "":
-		return cluster + ": "
+	if name := strings.Trim(cluster+"/"+replica, "/"); name != "" {
+		return name + ": "
 	}
-	return cluster + "/" + replica + ": "
+	return ""
 }
 
 // maxAnswer limits the answer of a route server, in bytes. The largest is /clients: 20,000 clients take about 15 MB.
@@ -162,11 +149,7 @@ type Page struct {
 
 // Do sends one request, with a body unless it is nil. It does not follow redirects.
 func Do(ctx context.Context, l *Listener, method, path string, query url.Values, accept string, body io.Reader) (*Page, error) {
-	u := l.URL + path
-	if len(query) > 0 {
-		u += "?" + query.Encode()
-	}
-	req, err := http.NewRequestWithContext(ctx, method, u, body)
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(l.URL+path+"?"+query.Encode(), "?"), body)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +157,9 @@ func Do(ctx context.Context, l *Listener, method, path string, query url.Values,
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	req.Header.Set("Accept", accept)
-	resp, err := l.do(req)
+	req.Header.Set("User-Agent", api.AgentTool)
+	client := http.Client{Transport: l.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err // the caller names the replica
@@ -196,50 +181,53 @@ func Do(ctx context.Context, l *Listener, method, path string, query url.Values,
 	return &Page{resp.StatusCode, resp.Status, answer}, nil
 }
 
-// Get requests JSON. Any status that is not listed is an error.
-func Get(ctx context.Context, l *Listener, path string, query url.Values, dst any, also ...int) (*Page, error) {
-	p, err := GetAs(ctx, l, path, query, "application/json", also...)
+// Post sends a body and requests JSON. Any status but 200 is an error.
+func Post(ctx context.Context, l *Listener, path string, query url.Values, body io.Reader) ([]byte, error) {
+	p, err := Do(ctx, l, http.MethodPost, path, query, "application/json", body)
+	if err == nil && p.Status != http.StatusOK {
+		err = p.refusal(path)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if dst == nil || p.Status != http.StatusOK && !json.Valid(p.Body) {
-		return p, nil
+	return p.Body, nil
+}
+
+// Get requests JSON. Any status that is not listed is an error.
+func Get(ctx context.Context, l *Listener, path string, query url.Values, dst any, also ...int) (*Page, error) {
+	p, err := GetAs(ctx, l, path, query, "application/json", also...)
+	if err == nil && (p.Status == http.StatusOK || json.Valid(p.Body)) {
+		if err = json.Unmarshal(p.Body, dst); err != nil {
+			err = fmt.Errorf("%s: the answer is not what a route server says: %w", path, err)
+		}
 	}
-	if err := json.Unmarshal(p.Body, dst); err != nil {
-		return nil, fmt.Errorf("%s: the answer is not what a route server says: %w", path, err)
-	}
-	return p, nil
+	return p, err
 }
 
 // GetAs requests a media type. Any status that is not listed is an error.
 func GetAs(ctx context.Context, l *Listener, path string, query url.Values, accept string, also ...int) (*Page, error) {
 	p, err := Do(ctx, l, http.MethodGet, path, query, accept, nil)
 	if err == nil && p.Status != http.StatusOK && !slices.Contains(also, p.Status) {
-		return nil, p.Refusal(path)
+		err = p.refusal(path)
 	}
 	return p, err
 }
 
-// Refusal converts a negative answer to an error.
-func (p *Page) Refusal(path string) error {
-	var said api.Error
-	text := strings.TrimSpace(string(p.Body))
-	if json.Unmarshal(p.Body, &said) == nil && said.Error != "" {
+// refusal converts a negative answer to an error.
+func (p *Page) refusal(path string) error {
+	text := p.Line()
+	if said := new(api.Error); json.Unmarshal(p.Body, said) == nil && said.Error != "" {
 		text = said.Error
 	}
-	text = firstLine(text)
 	if p.Status == http.StatusNotFound && !strings.Contains(text, "no ") {
-		return fmt.Errorf("%s: %s: is this the support listener of a route server?", path, p.Text)
+		text = "is this the support listener of a route server?"
 	}
 	return fmt.Errorf("%s: %s: %s", path, p.Text, text)
 }
 
-// Line returns the first line of an unexpected answer.
-func (p *Page) Line() string { return firstLine(string(p.Body)) }
-
-// firstLine returns the part of a text that an error shows.
-func firstLine(text string) string {
-	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+// Line returns the first line of an answer, for an error.
+func (p *Page) Line() string {
+	text, _, _ := strings.Cut(strings.TrimSpace(string(p.Body)), "\n")
 	if r := []rune(text); len(r) > 200 {
 		text = string(r[:200]) + "…"
 	}

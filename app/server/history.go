@@ -142,14 +142,14 @@ func (r *recorder) record() {
 	}
 }
 
-// historyEndpoints returns the endpoints of /history, of one entry, and of the difference between two.
+// historyEndpoints returns the endpoints of /history, and of one entry.
 func (s *Server) historyEndpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []httpserve.Endpoint{
 		{Path: api.PathHistory, Methods: get, Handler: http.HandlerFunc(s.serveHistory),
 			Does: "JSON: the [history](../operate/steering.md), newest first; `?since=` and `at=` (a time, or how long ago), `object=KIND/NAMESPACE/NAME`, `namespace=` and `limit=` (100) choose"},
 		{Path: api.PathHistory + "/{entry}", Methods: get, Handler: s.questions.limited(api.PathHistory, s.serveEntry),
-			Does: "an entry and the routes that it changed, or with `?to=` (an entry, or `now`) how two entries differ, both with the endpoints of today. Text or JSON"},
+			Does: "an entry and the routes that it changed, with the endpoints of today. Text or JSON"},
 	}
 }
 
@@ -226,26 +226,21 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
 	}))
 }
 
-// serveEntry returns the changes of one entry, or its differences from another one.
+// serveEntry returns an entry, with the changes of the table since the entry before it.
 func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) {
-	from, err := strconv.ParseUint(r.PathValue("entry"), 10, 64)
+	n, err := strconv.ParseUint(r.PathValue("entry"), 10, 64)
 	if err != nil {
 		http.Error(w, fmt.Sprintf("entry %q: must be the number of an entry", r.PathValue("entry")), http.StatusBadRequest)
 		return
 	}
-	to := r.URL.Query().Get("to")
-	entry, err := s.history.Entry(from)
+	entry, err := s.history.Entry(n)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	var view *shadowdiff.Comparison
-	if to == "" {
-		if before := s.history.Entries(time.Time{}, 1, func(e *api.HistoryEntry) bool { return e.N < from }); len(before) > 0 {
-			view, err = s.between(r.Context(), before[0].N, strconv.FormatUint(from, 10))
-		}
-	} else {
-		view, err = s.between(r.Context(), from, to)
+	view := &shadowdiff.Comparison{}
+	if before := s.history.Entries(time.Time{}, 1, func(e *api.HistoryEntry) bool { return e.N < n }); len(before) > 0 {
+		view, err = s.between(r.Context(), before[0].N, n)
 	}
 	switch {
 	case errors.Is(err, history.ErrNoEntry):
@@ -254,43 +249,28 @@ func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
-	case view == nil:
-		view = &shadowdiff.Comparison{}
 	}
-	if to == "" {
-		view.Notes = entryNotes(&entry)
-	}
+	view.Notes = entryNotes(&entry)
 	httpserve.WriteComparison(w, r, view, func(difference json.RawMessage) any {
 		return api.HistoryDifference{Entry: entry, Difference: difference}
 	})
 }
 
-// between compares the tables of two entries; to may be "now".
-func (s *Server) between(ctx context.Context, from uint64, to string) (*shadowdiff.Comparison, error) {
-	tableOf := func(n uint64) (*table.Table, *kube.Snapshot, error) {
+// between compares the tables of two entries.
+func (s *Server) between(ctx context.Context, from, to uint64) (*shadowdiff.Comparison, error) {
+	var sides [2]*table.Table
+	var snapshots [2]*kube.Snapshot
+	for i, n := range [2]uint64{from, to} {
 		intent, err := s.history.Intent(n)
-		if err != nil {
-			return nil, nil, err
+		if err == nil {
+			sides[i], err = s.publisher.TableOf(intent)
 		}
-		t, err := s.publisher.TableOf(intent)
-		return t, &kube.Snapshot{Intent: *intent}, err
-	}
-	a, before, err := tableOf(from)
-	if err != nil {
-		return nil, err
-	}
-	b, after, name := s.publisher.Table(), (*kube.Snapshot)(nil), "now"
-	if to != "now" {
-		n, err := strconv.ParseUint(to, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %q is no number and not \"now\"", history.ErrNoEntry, to)
-		}
-		if b, after, err = tableOf(n); err != nil {
 			return nil, err
 		}
-		name = "entry " + to
+		snapshots[i] = &kube.Snapshot{Intent: *intent}
 	}
-	return s.compared(ctx, a, b, fmt.Sprintf("entry %d", from), name, before, after)
+	return s.compared(ctx, sides[0], sides[1], fmt.Sprintf("entry %d", from), fmt.Sprintf("entry %d", to), snapshots[:]...)
 }
 
 // compared compares two tables by meaning and owner. Snapshots help to find owners of routes that the newest read lacks.

@@ -1,23 +1,17 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/api"
-	"github.com/routesrv/routesrv/app/console"
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/eskip"
@@ -55,28 +49,17 @@ func (q *questions) limited(path string, answer http.HandlerFunc) http.HandlerFu
 			http.Error(w, "the query is too long", http.StatusRequestURITooLong)
 			return
 		}
-		done, ok := q.turn(r.Context(), path)
+		done, ok := q.turns.Wait(r.Context(), questionWait)
 		if !ok {
 			w.Header().Set("Retry-After", "5")
 			http.Error(w, "too many questions at a time", http.StatusServiceUnavailable)
 			return
 		}
 		defer done()
+		start := time.Now()
 		answer(w, r)
-	}
-}
-
-// turn waits for a slot to answer a question, and reports whether it got one. The caller must call done afterwards.
-func (q *questions) turn(ctx context.Context, path string) (done func(), ok bool) {
-	end, ok := q.turns.Wait(ctx, questionWait)
-	if !ok {
-		return nil, false
-	}
-	start := time.Now()
-	return func() {
 		q.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
-		end()
-	}, true
+	}
 }
 
 // answers returns a handler that answers with a value as JSON.
@@ -103,15 +86,14 @@ func (s *Server) questionEndpoints() []httpserve.Endpoint {
 	}, s.takeoverEndpoint())
 }
 
-// maxMatchHeaders limits the headers of a request to match.
-const maxMatchHeaders = 64
+var errNoTable = errors.New("no table yet")
 
 // serveMatch finds the route of a request in the served table. It caches nothing between two requests: even in a large table it
 // parses only the routes that requests for one host can reach.
 func (s *Server) serveMatch(w http.ResponseWriter, r *http.Request) {
 	v, err := s.match(r.URL.Query())
 	switch {
-	case errors.Is(err, console.ErrNoTable):
+	case errors.Is(err, errNoTable):
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	case err != nil:
@@ -125,17 +107,14 @@ func (s *Server) serveMatch(w http.ResponseWriter, r *http.Request) {
 	httpserve.WriteAnswer(w, r, status, v.WriteJSON, v.WriteText)
 }
 
-// match answers one question. The error is [console.ErrNoTable], or names the invalid parameter.
+// match answers one question. The error is errNoTable, or names the invalid parameter.
 func (s *Server) match(q url.Values) (*report.Report, error) {
 	t := s.cache.Current()
 	if t == nil {
-		return nil, console.ErrNoTable
+		return nil, errNoTable
 	}
-	options, err := matchOptions(q, s.proxyOptions())
-	if err != nil {
-		return nil, err
-	}
-	request, err := matchRequest(q)
+	options := s.proxyOptions()
+	request, err := report.ParseQuery(q, time.Now().UTC(), &options)
 	if err != nil {
 		return nil, err
 	}
@@ -156,58 +135,6 @@ func routesOf(list table.List, host string) []*eskip.Route {
 		}
 	}
 	return routes
-}
-
-// matchRequest reads the request to match from the parameters.
-func matchRequest(q url.Values) (match.Request, error) {
-	r := match.Request{Method: q.Get("method"), RemoteAddr: q.Get("from"), Time: time.Now().UTC(), Slack: report.ClockSlack}
-	if strings.ContainsAny(r.Method, " \t\r\n") {
-		return r, fmt.Errorf("method=%q: must be a method such as POST", r.Method)
-	}
-	if r.RemoteAddr != "" {
-		if _, err := netip.ParseAddr(r.RemoteAddr); err != nil {
-			return r, fmt.Errorf("from=%q: must be the IP address from which the connection comes", r.RemoteAddr)
-		}
-	}
-	if at := q.Get("at"); at != "" {
-		t, err := time.Parse(time.RFC3339, at)
-		if err != nil {
-			return r, fmt.Errorf("at=%q: must be a time as in 2026-12-24T18:00:00+01:00", at)
-		}
-		r.Time, r.Slack = t, 0
-	}
-	if len(q["header"]) > maxMatchHeaders {
-		return r, fmt.Errorf("%d headers: must be at most %d", len(q["header"]), maxMatchHeaders)
-	}
-	for _, h := range q["header"] {
-		if err := report.AddHeader(&r, h); err != nil {
-			return r, fmt.Errorf("header=%w", err)
-		}
-	}
-	if !q.Has("url") {
-		return r, errors.New("url= must be set to the URL of a request, such as https://shop.example.org/cart")
-	}
-	if err := report.SetURL(&r, q.Get("url")); err != nil {
-		return r, fmt.Errorf("url=%w", err)
-	}
-	return r, nil
-}
-
-// matchOptions reads the settings of the proxies from the parameters.
-func matchOptions(q url.Values, o match.Options) (match.Options, error) {
-	for name, dst := range map[string]*bool{
-		"normalize-host": &o.NormalizeHost, "ignore-trailing-slash": &o.IgnoreTrailingSlash, "rfc-patch-path": &o.RFCPatchPath,
-		"validate-query": &o.ValidateQuery,
-	} {
-		if !q.Has(name) {
-			continue
-		}
-		var err error
-		if *dst, err = strconv.ParseBool(q.Get(name)); err != nil {
-			return o, fmt.Errorf("%s=%q: must be true or false", name, q.Get(name))
-		}
-	}
-	return o, nil
 }
 
 // proxyOptions returns the options of the proxies that the server's flags describe.

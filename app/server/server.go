@@ -26,7 +26,6 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
-	"github.com/routesrv/routesrv/app/tracing"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/eskip"
@@ -100,9 +99,6 @@ type Config struct {
 	Origin string
 	// Version is shown by /status.
 	Version string
-
-	// Tracing exports traces and runs as long as the server; nil turns traces off. Do not share it between servers.
-	Tracing *tracing.Tracer
 
 	Logger *slog.Logger // nil means no log
 	// Registry receives all metrics, and /metrics shows it. nil means a new one.
@@ -213,10 +209,7 @@ func (s *Server) newTables() error {
 	var err error
 	cfg := etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, Saw: func(seen etagcache.Seen) {
-			s.clients.Saw(seen, false)
-			s.cfg.Tracing.Saw(seen)
-		},
+		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, Saw: func(seen etagcache.Seen) { s.clients.Saw(seen, false) },
 		Published: func(order uint64, t *table.Table, _ bool) {
 			s.clients.Published(order, nameOf(t))
 			if s.reviews != nil {
@@ -255,14 +248,13 @@ func (s *Server) newPoller() error {
 		s.history.decided(d)
 	}
 	if s.publisher, err = publish.New(publish.Config{
-		Sink: s.cfg.Tracing.Sink(s.cache), Canary: s.canary.config(), Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: publish.LastKnownGood(s.cfg.StateDir), Decided: decided,
+		Sink: s.cache, Canary: s.canary.config(), Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: publish.LastKnownGood(s.cfg.StateDir), Decided: decided,
 		Changed: s.history.Changed, Logger: s.cfg.Logger.With("component", "publish"), Metrics: metrics,
 	}); err != nil {
 		return err
 	}
 	s.publisher.Boot(maxLastKnownGood, nil)
 	polls := poller.Config{
-		Trace:  s.cfg.Tracing.Reads(),
 		Source: s.cfg.Source, Compile: s.compiler.Compile, Publisher: s.publisher, Origin: s.cfg.Origin,
 		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff,
 		// Only route servers send a failed source small requests: a cluster has two or three of them, but hundreds of data planes.
@@ -284,7 +276,7 @@ func (s *Server) newRelay() error {
 	fetch := s.cfg.Upstream
 	fetch.Decided, fetch.Identity = s.decisions.Append, s.identity
 	fetch.Interval, fetch.MaxBackoff = s.cfg.Interval, s.cfg.MaxBackoff
-	fetch.StateDir, fetch.Guard, fetch.Sink, fetch.Logger = s.cfg.StateDir, s.cfg.Guard, s.cfg.Tracing.Sink(s.cache), s.cfg.Logger
+	fetch.StateDir, fetch.Guard, fetch.Sink, fetch.Logger = s.cfg.StateDir, s.cfg.Guard, s.cache, s.cfg.Logger
 	var err error
 	s.relay, err = dataplane.NewRelay(dataplane.RelayConfig{Fetch: fetch, Cache: s.cache, Registerer: s.registry})
 	if err != nil {
@@ -333,7 +325,6 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.cfg.SupportAddress == "" {
 		s.log.Info("no support listener: no metrics, no status (-support-listener)")
 	}
-	defer s.cfg.Tracing.Close() // after the last answer
 	var tablesErr error
 	err := s.listeners.Run(ctx, func(ctx context.Context) { tablesErr = s.runTables(ctx) })
 	return errors.Join(err, tablesErr)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,10 +18,8 @@ import (
 	"github.com/routesrv/routesrv/app/console"
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 )
@@ -60,9 +57,9 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	if s.history != nil {
 		all = append(all, s.historyEndpoints()...)
 	}
-	all = append(all, s.console(held).Endpoints()...)
+	all = append(all, s.console().Endpoints()...)
 	if s.cfg.EnableProfile {
-		all = append(all, httpserve.Profiles()...)
+		all = append(all, httpserve.Profiles())
 	}
 	for i := range all {
 		all[i].Listener = httpserve.SupportListener
@@ -70,7 +67,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	if s.history != nil {
 		all = append(all, s.steeringEndpoint())
 	}
-	return append(all, httpserve.AcceptEndpoints(s.tables.Accept, acceptCommand, s.log)...)
+	return append(all, httpserve.AcceptEndpoint(s.tables.Accept, s.log))
 }
 
 // report returns the status.
@@ -225,35 +222,19 @@ func endOf(k *publish.Kept) string {
 const consoleClients = 5000
 
 // console builds the pages of this server.
-func (s *Server) console(held *httpserve.HeldPage) *console.Console {
+func (s *Server) console() *console.Console {
 	cfg := console.Config{
-		Name: s.clients.name, Version: s.cfg.Version, Relay: s.cfg.Source == nil, State: s.consoleState, Held: held.Difference, AcceptCommand: acceptCommand,
+		Name: s.clients.name, Version: s.cfg.Version, Relay: s.cfg.Source == nil, State: s.consoleState, AcceptCommand: acceptCommand,
 		Logger: s.log,
 		Fleet: func(ctx context.Context, q fleet.Query) (fleet.View, error) {
 			q.Limit = consoleClients
 			return *s.clients.merged(ctx, q), nil
-		},
-		Match: func(ctx context.Context, q url.Values) (*report.Report, error) {
-			done, ok := s.questions.turn(ctx, api.PathMatch)
-			if !ok {
-				return nil, console.ErrBusy
-			}
-			defer done()
-			return s.match(q)
 		},
 	}
 	if s.compiler != nil {
 		cfg.Problems = s.compiler.Problems
 		cfg.History = func(n int) []api.HistoryEntry {
 			return s.history.Entries(time.Time{}, n, func(*api.HistoryEntry) bool { return true })
-		}
-		cfg.Explain = func(ctx context.Context, q explain.Query) (*explain.Explanation, error) {
-			done, ok := s.questions.turn(ctx, api.PathExplain)
-			if !ok {
-				return nil, console.ErrBusy
-			}
-			defer done()
-			return s.explain(q), nil
 		}
 	}
 	return console.New(cfg)

@@ -39,7 +39,7 @@ func (s *Server) takeoverEndpoint() httpserve.Endpoint {
 	return httpserve.Endpoint{
 		Path: api.PathTakeovers, Methods: []string{http.MethodPost}, MaxBody: maxTakeoverBytes, Handler: s.questions.limited(api.PathTakeovers, s.serveTakeovers),
 		Does: "which requests of other owners the manifests in the body would [take](../operate/before-a-change.md): YAML or JSON, at most 4 MiB and " +
-			"500 objects. Text, `?format=json` or `?format=markdown`",
+			"500 objects. Text or JSON",
 	}
 }
 
@@ -79,11 +79,7 @@ func (s *Server) serveTakeovers(w http.ResponseWriter, r *http.Request) {
 	if r.Context().Err() != nil {
 		return // the client has disconnected
 	}
-	text := report.WriteText
-	if r.URL.Query().Get("format") == "markdown" {
-		text = report.WriteMarkdown
-	}
-	httpserve.WriteAnswer(w, r, http.StatusOK, report.WriteJSON, text)
+	httpserve.WriteAnswer(w, r, http.StatusOK, report.WriteJSON, report.WriteText)
 }
 
 // manifestsOf reads a body. The error names what is not an object.

@@ -15,8 +15,7 @@ import (
 // Handler returns the handler for the proxy: /routes, /routes/{zone}, /health and /fresh.
 func (s *Sidecar) Handler() http.Handler { return httpserve.Mux(httpserve.MainListener, s.endpoints) }
 
-// SupportHandler returns the handler for operators: /livez, /readyz, /health, /fresh, /status, /problems, /shadow, /guard/held
-// and /metrics.
+// SupportHandler returns the handler for operators, probes and Prometheus.
 func (s *Sidecar) SupportHandler() http.Handler {
 	return httpserve.Mux(httpserve.SupportListener, s.endpoints)
 }
@@ -47,44 +46,34 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 		health, fresh,
 	}
 	open := append(httpserve.Probes(health.Handler), health, fresh)
-	forPrometheus := []httpserve.Endpoint{
-		{Path: "/metrics", Methods: get, Handler: http.HandlerFunc(s.serveMetrics), Does: "Prometheus text, see [metrics.md](metrics.md)"},
-	}
+	open = append(open, httpserve.Endpoint{Path: "/metrics", Methods: get, Handler: http.HandlerFunc(s.serveMetrics),
+		Does: "Prometheus text, see [metrics.md](metrics.md)"})
 	forOperators := []httpserve.Endpoint{
-		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
+		{Path: "/status", Methods: get, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { httpserve.WriteJSON(w, http.StatusOK, s.status()) }),
 			Does: "JSON: mode, reason of a refused mode, origin, table, both producers, cutover check, fallback"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: problems of the self-computed table"},
-		{Path: "/shadow", Methods: get, Handler: http.HandlerFunc(s.serveShadow),
+		{Path: "/shadow", Methods: get, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			httpserve.WriteComparison(w, r, s.controller.shadowView(), nil)
+		}),
 			Does: "the comparison of mode Pre, as text or JSON"},
 		{Path: "/guard/held", Methods: get, Handler: httpserve.NewHeldPage(s.controller.held, acceptCommand),
 			Does: "how the held table differs from the one that it was compared with: as above"},
 	}
 	if s.cfg.EnableProfile {
-		forOperators = append(forOperators, httpserve.Profiles()...)
+		forOperators = append(forOperators, httpserve.Profiles())
 	}
-	operators := httpserve.Access{
-		SocketOnly: s.cfg.SupportLoopbackOnly, Certificate: s.cfg.SupportTLS.ClientCA != "", Command: "dataplane-client get",
+	for i := range forOperators {
+		forOperators[i].Handler = httpserve.InPod(s.cfg.SupportLoopbackOnly, "dataplane-client get", forOperators[i].Handler)
 	}
-	if operators.Certificate { // Prometheus has one, too
-		forPrometheus = limited(operators, forPrometheus)
-	}
-	support := slices.Concat(open, forPrometheus, limited(operators, forOperators))
+	support := append(open, forOperators...)
 	for i := range main {
 		main[i].Listener = httpserve.MainListener
 	}
 	for i := range support {
 		support[i].Listener = httpserve.SupportListener
 	}
-	return slices.Concat(main, support, httpserve.AcceptEndpoints(s.controller.accept, acceptCommand, s.log))
-}
-
-// limited protects endpoints.
-func limited(a httpserve.Access, endpoints []httpserve.Endpoint) []httpserve.Endpoint {
-	for i := range endpoints {
-		endpoints[i].Handler = a.Wrap(endpoints[i].Handler)
-	}
-	return endpoints
+	return append(slices.Concat(main, support), httpserve.AcceptEndpoint(s.controller.accept, s.log))
 }
 
 // held returns a held table, in the same order of precedence as accept.
@@ -112,16 +101,6 @@ func (c *controller) held() (held httpserve.Held, ok bool) {
 	return held, ok
 }
 
-func (s *Sidecar) serveStatus(w http.ResponseWriter, _ *http.Request) {
-	httpserve.WriteJSON(w, http.StatusOK, s.status())
-}
-
-func (s *Sidecar) serveShadow(w http.ResponseWriter, r *http.Request) {
-	v := s.controller.shadowView()
-	httpserve.WriteComparison(w, r, &v, nil)
-}
-
-// serveMetrics writes the series of the sidecar, and of the poller while one is running.
 func (s *Sidecar) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	all := prometheus.Gatherers{s.registry}
 	if p := s.controller.selfNow.Load(); p != nil {
@@ -141,8 +120,7 @@ func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 	})
 }
 
-// afterReading reads the metrics of the proxy before a request for the table is answered: a proxy that crashed because of the
-// served table does not get it again.
+// afterReading reads the metrics of the proxy first: one that crashed because of the served table does not get it again.
 func (s *Sidecar) afterReading(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.watch != nil {
@@ -161,8 +139,7 @@ func (s *Sidecar) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// serveFresh answers whether the source of the table was read recently. It is for alerts, not for probes: an old table is better
-// than none.
+// serveFresh answers whether the source was read recently: for alerts, not for probes, since an old table is better than none.
 func (s *Sidecar) serveFresh(w http.ResponseWriter, _ *http.Request) {
 	r := s.fresh()
 	status := http.StatusOK
@@ -172,7 +149,6 @@ func (s *Sidecar) serveFresh(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, status, r)
 }
 
-// serveProblems lists the problems of objects while a table is computed.
 func (s *Sidecar) serveProblems(w http.ResponseWriter, _ *http.Request) {
 	problems := []api.Problem{}
 	if p := s.controller.selfNow.Load(); p != nil {

@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -11,10 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-
-	"github.com/routesrv/routesrv/fleet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,50 +39,30 @@ skipper_custom_duration_seconds_count{key="routes.update_latency"} 3
 skipper_route_invalid{reason="unknown_filter",route_id="nofilter"} 1
 skipper_route_invalid{reason="unknown_filter",route_id="nofilter2"} 1
 skipper_route_invalid{reason="invalid_matcher",route_id="badregexp"} 1
+process_start_time_seconds 1.7953160005e+09
 go_goroutines 11
 `
 
-const codahaleText = `{"counters":{"skipper.incoming.HTTP/1.1":{"count":22},"skipper.outgoing.HTTP/1.1":{"count":9},"skipper.errors.backend.dead":{"count":1}},
-"gauges":{"skipper.routes.total":{"value":7},"skipper.routes.updated_timestamp":{"value":1795316107},"skipper.route.invalid.nofilter.unknown_filter":{"value":1}},
-"histograms":{},
-"timers":{"skipper.routefailure":{"15m.rate":0.1,"count":5,"max":3},"skipper.all.backend.5xx":{"count":2},"skipper.routes.update_latency":{"count":3,"mean":1.5},
-"skipper.response.503.GET.skipper.back":{"count":1}}}`
-
-func number(n uint64) *uint64 { return &n }
-
-func TestFlavours(t *testing.T) {
-	at := time.Unix(1795316107, 0).UTC()
+func TestMetricsOfASkipper(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
-		want fleet.Figures
+		want figures
 	}{
-		"prometheus": {prometheusText, fleet.Figures{
-			Routes: number(7), Updates: number(3), LastApply: at,
-			Refused: map[string]uint64{"unknown_filter": 2, "invalid_matcher": 1},
+		"with a table": {prometheusText, figures{
+			started: time.Unix(1795316000, 500_000_000), applied: time.Unix(1795316107, 0), table: true, refused: 3,
 		}},
-		"codahale": {codahaleText, fleet.Figures{
-			Routes: number(7), Updates: number(3), LastApply: at,
-			Refused: map[string]uint64{"unknown_filter": 1},
-		}},
-		"codahale without a prefix": {strings.ReplaceAll(codahaleText, "skipper.", ""), fleet.Figures{
-			Routes: number(7), Updates: number(3), LastApply: at, Refused: map[string]uint64{"unknown_filter": 1},
-		}},
-		"just started": {"skipper_custom_total{key=\"incoming.HTTP/1.1\"} 1\n", fleet.Figures{}},
+		"just started": {"skipper_custom_total{key=\"incoming.HTTP/1.1\"} 1\n", figures{}},
 	} {
 		got, err := parseMetrics(strings.NewReader(test.text))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if diff := cmp.Diff(&test.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		if err != nil || !got.started.Equal(test.want.started) || !got.applied.Equal(test.want.applied) || got.table != test.want.table || got.refused != test.want.refused {
+			t.Errorf("%s: %+v, %v, want %+v", name, got, err, test.want)
 		}
 	}
 }
 
 func TestWhatIsNoSkipper(t *testing.T) {
 	for _, text := range []string{
-		"", "{", "{}", `{"gauges":[]}`, `{"gauges":{"x":1}}`, `{"gauges":{"skipper.x":{"value":1}}}`, "<html>", "go_goroutines 11\n", "skipper_", "skipper_custom_total{key=\"incoming.HTTP/1.1\"} NaN\n",
+		"", "{", `{"gauges":{"skipper.routes.total":{"value":7}}}`, "<html>", "process_start_time_seconds 1795316000\n", "go_goroutines 11\n", "skipper_", "skipper_custom_total{key=\"incoming.HTTP/1.1\"} NaN\n",
 		"skipper_custom_total{key=\"incoming.HTTP/1.1\"}\n", "skipper_x" + strings.Repeat("x", 70_000),
 	} {
 		if f, err := parseMetrics(strings.NewReader(text)); err == nil {
@@ -97,19 +73,15 @@ func TestWhatIsNoSkipper(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(prometheusText)
-	f.Add(codahaleText)
 	f.Fuzz(func(t *testing.T, text string) {
-		if got, err := parseMetrics(strings.NewReader(text)); err == nil && len(got.Refused) > 9 {
-			t.Errorf("%d reasons", len(got.Refused))
+		if got, err := parseMetrics(strings.NewReader(text)); err == nil && got.refused > 1<<40*uint64(len(text)) {
+			t.Errorf("%d routes", got.refused)
 		}
 	})
 }
 
 // skipper serves metrics as a proxy does.
 type skipper struct {
-	updates int
-	applied time.Time
-	refused int
 	status  int
 	padding int
 }
@@ -119,55 +91,13 @@ func (s *skipper) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(s.status)
 		return
 	}
-	fmt.Fprintf(w, "skipper_custom_duration_seconds_count{key=\"routes.update_latency\"} %d\n", s.updates)
-	fmt.Fprintf(w, "skipper_custom_gauges{key=\"routes.updated_timestamp\"} %d\n", s.applied.Unix())
-	for i := range s.refused {
-		fmt.Fprintf(w, "skipper_route_invalid{reason=\"other\",route_id=\"r%d\"} 1\n", i)
-	}
+	_, _ = io.WriteString(w, "skipper_custom_total{key=\"incoming.HTTP/1.1\"} 1\n")
 	line := "# " + strings.Repeat("x", 1000) + "\n"
 	for range s.padding / len(line) {
 		if _, err := io.WriteString(w, line); err != nil {
 			return
 		}
 	}
-}
-
-func TestAppliedFollowsFromWhatChanged(t *testing.T) {
-	proxy := &skipper{updates: 1, applied: time.Unix(1000, 0), refused: 2}
-	srv := httptest.NewServer(proxy)
-	defer srv.Close()
-	r, err := newMetricsReader(srv.URL+"/metrics", nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.client.CloseIdleConnections()
-	r.client.Timeout = 3 * time.Minute // a busy machine with the race detector parses megabytes slowly
-	step := func(what string, fetched int64, want fleet.Applied, refused uint64) {
-		t.Helper()
-		at := time.Time{}
-		if fetched > 0 {
-			at = time.Unix(fetched, 700_000_000)
-		}
-		f, err := r.Read(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := r.Judge(f, at); got != want || f.RefusedNew != refused {
-			t.Errorf("%s: %q, %+v, want %q and %d new refused routes", what, got, f, want, refused)
-		}
-	}
-	step("nothing fetched", 0, fleet.AppliedUnknown, 2)
-	proxy.updates, proxy.applied = 2, time.Unix(1010, 0)
-	step("applied within the second", 1010, fleet.AppliedDone, 0)
-	proxy.refused = 3
-	step("refuses a route", 1010, fleet.AppliedDone, 1)
-	step("fetched another one", 1020, fleet.AppliedFetched, 0)
-	proxy.applied = time.Unix(1021, 0)
-	step("processing, not counted", 1020, fleet.AppliedFetched, 0)
-	proxy.updates = 3
-	step("applied", 1020, fleet.AppliedDone, 0)
-	proxy.updates, proxy.applied, proxy.refused = 1, time.Unix(1031, 0), 1
-	step("restarted, and applied", 1030, fleet.AppliedDone, 1)
 }
 
 // large is a Skipper with series for each of many routes. It sends only the families that are asked for, as Prometheus' handler does.
@@ -213,7 +143,7 @@ func TestMetricsOfALargeProxyAreRead(t *testing.T) {
 			defer r.client.CloseIdleConnections()
 			for range 2 {
 				f, err := r.Read(t.Context())
-				if f == nil || *f.Routes != 124000 || f.Started.Unix() != 1_700_000_000 {
+				if f == nil || !f.table || f.started.Unix() != 1_700_000_000 {
 					t.Errorf("%+v, %v, log\n%s", f, err, &log)
 				}
 			}
@@ -227,7 +157,7 @@ func TestMetricsOfALargeProxyAreRead(t *testing.T) {
 }
 
 func TestProxiesThatDoNotAnswer(t *testing.T) {
-	proxy := &skipper{updates: 1, status: http.StatusNotFound}
+	proxy := &skipper{status: http.StatusNotFound}
 	srv := httptest.NewServer(proxy)
 	defer srv.Close()
 	var log strings.Builder

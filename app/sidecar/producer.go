@@ -163,7 +163,6 @@ type remoteProducer struct {
 	shown         time.Time     // when betweenAnswers last acted, or an answer came
 }
 
-// newRemote returns a producer that fetches.
 func (c *controller) newRemote() (*remoteProducer, error) {
 	p := &remoteProducer{producer: producer{origin: fromRouteServer}}
 	cfg := c.cfg.Fetch
@@ -171,7 +170,13 @@ func (c *controller) newRemote() (*remoteProducer, error) {
 	cfg.Guard, cfg.Logger, cfg.Metrics = c.cfg.Guard, c.cfg.Logger, c.fetchMetrics
 	cfg.Sink, cfg.Decided = remoteSink{c, p}, c.decisions.Append
 	cfg.Identity, cfg.Unproven = c.identity, c.proof.unproven
-	cfg.Ended = func(err error) { c.roundEnded(p, err) }
+	cfg.Ended = func(err error) {
+		c.call(func() {
+			if p.tried, p.failing = true, err != nil; err == nil {
+				p.answered = time.Now()
+			}
+		})
+	}
 	var err error
 	if p.client, err = dataplane.New(cfg); err != nil {
 		return nil, err
@@ -232,7 +237,6 @@ func decided(r table.Read) table.Read {
 	return r
 }
 
-// runRemote boots the client and runs it.
 func (c *controller) runRemote(ctx context.Context, p *remoteProducer) {
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -241,16 +245,6 @@ func (c *controller) runRemote(ctx context.Context, p *remoteProducer) {
 	if err := p.client.Run(ctx); err != nil {
 		c.log.Error("data-plane client ended", "error", err)
 	}
-}
-
-// roundEnded handles the end of a round of the client.
-func (c *controller) roundEnded(p *remoteProducer, err error) {
-	c.call(func() {
-		p.tried, p.failing = true, err != nil
-		if err == nil {
-			p.answered = time.Now()
-		}
-	})
 }
 
 // betweenAnswers does what each answer to a poll does, if none has come for longer than the interval of polls with its jitter: a

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -52,11 +51,11 @@ type proof struct {
 	failed bool                                               // the last write
 	warned bool                                               // of metrics without a start time
 
-	fetched   fleet.Name // the table that the proxy has fetched, according to requests: for reports only
-	fetchedAt time.Time  // when it was fetched, or first named
+	fetched        table.Digest // the table that the proxy has fetched, according to requests: for reports only
+	refused        uint64       // routes, according to its metrics
+	refusedEarlier uint64       // before it fetched that table
 }
 
-// newProof reads the state of the previous process.
 func newProof(stateDir string, m *metrics, log *slog.Logger) *proof {
 	p := &proof{log: log, metrics: m}
 	p.writer = durable.NewWriter(p.write)
@@ -78,7 +77,6 @@ func newProof(stateDir string, m *metrics, log *slog.Logger) *proof {
 	return p
 }
 
-// restored records the table of the last-known-good file.
 func (p *proof) restored(t *table.Table, read time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,58 +138,54 @@ func (p *proof) follow() {
 	}
 }
 
-// unproven reports whether the last-known-good file must not have a table yet: any table is better than none, and a proven one
-// better than any.
+// unproven reports whether the last-known-good file must not have a table yet: a proven one is better, and any better than none.
 func (p *proof) unproven(d table.Digest) bool {
 	c, ok := p.proven()
 	return ok && d != c.Table.Digest()
 }
 
-// proven returns the proven table. ok is false if there is none.
 func (p *proof) proven() (c publish.Candidate, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.tables.proven, p.tables.proven.Table != nil
 }
 
-// read records the figures of the proxy.
-func (p *proof) read(now time.Time, f *fleet.Figures) {
-	var rejected uint64
-	for _, n := range f.Refused {
-		rejected += n
-	}
-	applied := f.LastApply
-	if applied.IsZero() && f.Routes != nil {
-		applied = now // it does not show the time, and has a table
+func (p *proof) read(now time.Time, f *figures) {
+	applied := f.applied
+	if applied.IsZero() && f.table {
+		applied = now // it does not show the time
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if f.Started.IsZero() && !p.warned {
+	if f.started.IsZero() && !p.warned {
 		p.warned = true
 		p.log.Warn("the metrics of the proxy do not show when its process started: no fallback if it dies (-metrics-flavour=prometheus)")
 	}
-	if p.rules.Read(now, f.Started, applied, rejected) {
+	p.refused = f.refused
+	before := p.rules.State().Started
+	died := p.rules.Read(now, f.started, applied, f.refused)
+	if !p.rules.State().Started.Equal(before) {
+		p.refusedEarlier = 0 // a new process counts from 0
+	}
+	if died {
 		p.metrics.deaths.Inc()
-		p.log.Warn("the proxy was restarted with a table that is not proven", "digest", p.rules.State().Offered.String(), "started", f.Started)
+		p.log.Warn("the proxy was restarted with a table that is not proven", "digest", p.rules.State().Offered.String(), "started", f.started)
 	}
 	p.follow()
 }
 
-// knowsProcess reports whether the start of the proxy's process is known.
 func (p *proof) knowsProcess() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.rules.State().Started.IsZero()
 }
 
-// fallenBack reports whether the proven table must be served.
 func (p *proof) fallenBack(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.rules.FallenBack(now)
 }
 
-// tick records that time has passed.
 func (p *proof) tick(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,22 +195,22 @@ func (p *proof) tick(now time.Time) {
 
 // saw records for reports which table the proxy has after an answer.
 func (p *proof) saw(seen etagcache.Seen) {
-	sent, name := seen.Sent, fleet.Name{Digest: seen.Digest, Revision: seen.Revision}
-	if sent.Whole && sent.Status == http.StatusOK { // it applies the table before it asks again and names it
-		name = fleet.Name{Digest: sent.Digest, Revision: sent.Revision}
+	has := seen.Digest
+	if !seen.Sent.Digest.IsZero() { // it applies the table before it asks again and names it
+		has = seen.Sent.Digest
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !name.Digest.IsZero() && p.fetched.Digest != name.Digest {
-		p.fetched, p.fetchedAt = name, time.Now()
+	if !has.IsZero() && p.fetched != has {
+		p.fetched, p.refusedEarlier = has, p.refused
 	}
 }
 
-// hasFetched returns the table that the proxy has fetched, zero for none, and when that was.
-func (p *proof) hasFetched() (fleet.Name, time.Time) {
+// refusedRoutes returns how many routes the proxy has refused since it fetched its table.
+func (p *proof) refusedRoutes() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.fetched, p.fetchedAt
+	return p.refused - min(p.refused, p.refusedEarlier)
 }
 
 // suspects returns for a report why the proven table is served instead of the newest one: nothing, or one entry.
@@ -284,7 +278,6 @@ func (p *proof) write() {
 	p.failed = err != nil
 }
 
-// flush waits a limited time for a write in progress.
 func (p *proof) flush() { p.writer.Wait(time.After(proofWait)) }
 
 // proofWait is how long the end of a process waits for the disk.

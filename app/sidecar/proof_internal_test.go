@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -37,7 +36,7 @@ func TestProofChooses(t *testing.T) {
 			return chosen
 		}
 		read := func(started time.Time) {
-			p.read(time.Now(), &fleet.Figures{Started: started, LastApply: time.Now(), Refused: map[string]uint64{"other": 1}})
+			p.read(time.Now(), &figures{started: started, applied: time.Now(), refused: 1})
 		}
 		good, fatal := offer("a: * -> <shunt>;", 1), offer("a: * -> <shunt>;\nb: Path(\"/\") -> <shunt>;", 2)
 		start := time.Now()

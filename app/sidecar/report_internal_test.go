@@ -2,36 +2,36 @@ package sidecar
 
 import (
 	"log/slog"
-	"net/http"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/table"
 )
 
-// TestATableIsFetchedWhenItHasArrived: a proxy applies a table at once and names it with its next request. Fetched after that, the table would never
-// count as applied.
-func TestATableIsFetchedWhenItHasArrived(t *testing.T) {
+// TestRefusedRoutesAreOfTheLastTable: a proxy never decreases its count, and a new process counts from 0.
+func TestRefusedRoutesAreOfTheLastTable(t *testing.T) {
 	first, second := table.Digest{1}, table.Digest{2}
 	p := newProof("", newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	p.saw(etagcache.Seen{Sent: etagcache.Sent{Status: http.StatusOK, Digest: first, Whole: true}})
-	if name, at := p.hasFetched(); name.Digest != first || time.Since(at) > time.Minute {
-		t.Errorf("after the first body: %v at %v", name, at)
+	start := time.Now()
+	sent := func(d table.Digest) { p.saw(etagcache.Seen{Sent: api.Tag{Digest: d}}) }
+	want := func(what string, started time.Time, refused, want uint64) {
+		t.Helper()
+		p.read(time.Now(), &figures{started: started, applied: time.Now(), table: true, refused: refused})
+		if got := p.refusedRoutes(); got != want {
+			t.Errorf("%s: %d, want %d", what, got, want)
+		}
 	}
-	p.saw(etagcache.Seen{Digest: first, Sent: etagcache.Sent{Status: http.StatusOK, Digest: second, Whole: true}})
-	fetched, at := p.hasFetched()
-	if fetched.Digest != second {
-		t.Errorf("after the second body: %v", fetched)
-	}
-	p.saw(etagcache.Seen{Digest: second, Sent: etagcache.Sent{Status: http.StatusNotModified, Digest: second, Whole: true}})
-	if name, again := p.hasFetched(); name != fetched || again != at {
-		t.Errorf("the next request changes the time: %v at %v, was %v", name, again, at)
-	}
-	p.saw(etagcache.Seen{Digest: second, Sent: etagcache.Sent{Status: http.StatusOK, Digest: table.Digest{3}}})
-	if name, _ := p.hasFetched(); name.Digest != second {
-		t.Errorf("a body that broke off counts: %v", name)
-	}
+	sent(first)
+	want("a route of the first table", start, 1, 1)
+	p.saw(etagcache.Seen{}) // a body that broke off
+	want("a body that broke off", start, 1, 1)
+	sent(second)
+	want("another table", start, 1, 0)
+	p.saw(etagcache.Seen{Digest: second})
+	want("two routes of it", start, 3, 2)
+	want("another process", start.Add(time.Minute), 3, 3)
 }

@@ -19,8 +19,7 @@ const staleComparisons = 10
 // selfName names the computed table in reports.
 const selfName = "self-computed"
 
-// shadow compares the computed table with the fetched one. It has its own goroutine, because comparing large tables takes too
-// long for the controller.
+// shadow compares the computed table with the fetched one, which takes too long for the goroutine of the controller.
 type shadow struct {
 	c       *controller
 	metrics *shadowdiff.Metrics
@@ -103,7 +102,6 @@ func (c *controller) unread(now time.Time) string {
 	return ""
 }
 
-// run compares until ctx ends.
 func (s *shadow) run(ctx context.Context) {
 	for {
 		select {
@@ -169,7 +167,6 @@ func (s *shadow) diff(ctx context.Context, p pair) error {
 	return nil
 }
 
-// evidence summarises the comparisons. The controller calls it.
 func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 	e := rollout.Evidence{
 		Comparisons: s.clean, CleanFor: s.observed.Clean, Differences: s.observed.Confirmed.Differences(),
@@ -186,8 +183,7 @@ func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 	return e
 }
 
-// shadowView returns the content of /shadow.
-func (c *controller) shadowView() shadowdiff.Comparison {
+func (c *controller) shadowView() *shadowdiff.Comparison {
 	now := c.shown.Load()
 	v := c.shadow.view.Load()
 	if v == nil {
@@ -195,18 +191,17 @@ func (c *controller) shadowView() shadowdiff.Comparison {
 		if now.Mode != rollout.Pre {
 			err = fmt.Sprintf("the mode is %s: tables are compared in mode Pre", now.Mode)
 		}
-		return shadowdiff.Comparison{A: shadowdiff.Side{Name: selfName}, B: shadowdiff.Side{Name: "route server"}, Err: err}
+		return &shadowdiff.Comparison{A: shadowdiff.Side{Name: selfName}, B: shadowdiff.Side{Name: "route server"}, Err: err}
 	}
 	shown := *v
 	shown.Owner = c.owners()
 	if now.Cutover != nil {
 		shown.Err = now.Cutover.trouble
 	}
-	return shown
+	return &shown
 }
 
-// owners finds the objects of routes where this data plane reads the cluster itself, in the modes False and Pre; otherwise it is
-// nil, and only ids are known.
+// owners finds the objects of routes in the modes False and Pre; otherwise it is nil, and only ids are known.
 func (c *controller) owners() shadowdiff.OwnerFunc {
 	p := c.selfNow.Load()
 	if p == nil {

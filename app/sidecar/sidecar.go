@@ -6,34 +6,21 @@
 // goroutine, the controller, decides by the rules of package rollout which producers run and which one is served. In mode Pre it
 // compares every answer of a route server with the computed table.
 //
-// # Moving between producers
-//
 // The controller starts the new producer, switches the served table once the new producer has shown a table in a read or an
 // answer that came after the request to switch, and then stops the previous producer. So a verified table is served at every
-// moment. A new table with a lower revision and other content waits for a few polls, because its producer may just lag. A new
-// table that looks like an accident beside the served one is held by the rules of package guard.
-//
-// Tables of both producers carry revisions of one cluster. If the controller switches to a table with a lower revision, it serves
-// that table under the revision of the previous one; otherwise the cache would conclude that the source went back in time.
-//
-// # Boot
+// moment. A new table with a lower revision and other content waits for a few polls, because its producer may just lag, and is
+// then served under the revision of the previous one: otherwise the cache would conclude that the source went back in time.
 //
 // The first table comes from a route server. Without an answer within the first round, or two seconds, it is the last-known-good
-// table, marked stale; then, if the mode or the fallback allows it, a computed table; else the answer is 404. Requests for the
-// table wait for that decision, because a proxy that gets 404 while it starts gives up. Mode False uses neither a route server
-// nor the last-known-good table of one.
+// table, marked stale; then, if the mode or the fallback allows it, a computed table; else the answer is 404. Requests wait for
+// that decision, because a proxy that gets 404 while it starts gives up. Mode False uses nothing of a route server.
 //
-// # Proven tables
-//
-// The metrics of the proxy show whether it runs with a table (rollout.Proof). The last-known-good file of the client gets a table
-// only once it is proven. If new tables crash the proxy, the proven one is served instead, under the revision of the offered one,
-// until the next retry. Requests are no evidence, since a tenant can send them through the proxy.
-//
-// # Caveats
+// The metrics of the proxy show whether it runs with a table (rollout.Proof). The last-known-good file gets only proven tables.
+// If new tables crash the proxy, the proven one is served instead, under the revision of the offered one, until the next retry.
+// Requests are no evidence, since a tenant can send them through the proxy.
 //
 // If no route server answers after a switch to Exec, the sidecar keeps serving the computed table and reading the cluster until
-// one answers. The metrics of a poller restart from zero when a producer is started again. The main listener is not protected: it
-// is for the loopback interface.
+// one answers. The metrics of a poller restart from zero when a producer is started again.
 package sidecar
 
 import (
@@ -73,15 +60,12 @@ const (
 
 // Config configures a Sidecar. Set Source, or a URL in Fetch, or both, as the modes in use require.
 type Config struct {
-	// Setting is the mode at the start. If ModeFile is set and contains a valid mode, that mode takes precedence, at the start
-	// and whenever it changes.
+	// Setting is the mode at the start. A valid mode in ModeFile takes precedence, at the start and whenever it changes.
 	Setting  rollout.Setting
 	ModeFile string
-	// Pod is the name that determines this data plane's slot of the fallback. Together with PodNamespace and Node it identifies
-	// this client to route servers; those two may be empty.
+	// Pod determines the slot of the fallback. With PodNamespace and Node, which may be empty, it identifies this client.
 	Pod, PodNamespace, Node string
-	// ProxyMetricsURL is the URL of the proxy's metrics. They show whether a table is proven, and the sidecar reports a few sums of
-	// them to the route server. Empty turns this off. ProxyTransport sends the requests; nil means a new transport.
+	// ProxyMetricsURL is the URL of the proxy's metrics, which show whether a table is proven. A nil ProxyTransport means a new one.
 	ProxyMetricsURL string
 	ProxyTransport  http.RoundTripper
 	Cutover         rollout.CutoverConfig
@@ -114,16 +98,11 @@ type Config struct {
 
 	// StateDir is the folder for the last-known-good file and the control socket; empty keeps neither.
 	StateDir string
-	// RoutesFile is a plain eskip document with the served table, for a proxy that reads one (-routes-file) as the same user: it has
-	// mode 0600. Empty means no file.
+	// RoutesFile has the served table, for a proxy with -routes-file that runs as the same user. Empty means no file.
 	RoutesFile string
 
-	// SupportTLS configures TLS for the support listener; by default it is plain HTTP. With a ClientCA, only clients with a
-	// certificate of it get /metrics and everything that SupportLoopbackOnly protects.
-	SupportTLS SupportTLS
 	// SupportLoopbackOnly limits the pages for operators (/status, /problems, /shadow, held tables, profiles) to the control socket
-	// in StateDir; with client certificates, either one is enough. Requests from the addresses of this machine are never answered
-	// over TCP without a certificate: see [httpserve.Access].
+	// in StateDir. Requests from the addresses of this machine are never answered over TCP: see [httpserve.InPod].
 	SupportLoopbackOnly bool
 	// EnableProfile serves /debug/pprof on the support listener.
 	EnableProfile bool
@@ -131,32 +110,6 @@ type Config struct {
 	Version  string               // shown by /status
 	Logger   *slog.Logger         // nil means no log
 	Registry *prometheus.Registry // receives all metrics; nil means a new one
-}
-
-// SupportTLS names the TLS files of the support listener, in PEM. They are reloaded when they change.
-type SupportTLS struct {
-	// Cert and Key are the certificate of the listener; without them it is plain HTTP.
-	Cert, Key string
-	// ClientCA has the authorities of clients. Empty means that client certificates are not requested.
-	ClientCA string
-}
-
-// config returns the TLS configuration. Probes have no certificate, so the handlers decide which requests need one.
-func (t SupportTLS) config() httpserve.TLSConfig {
-	if t == (SupportTLS{}) {
-		return httpserve.TLSConfig{}
-	}
-	cfg := httpserve.TLSConfig{
-		Enable: true, HandlersDecide: true,
-		Flags: httpserve.TLSFlags{Cert: "--support-tls cert", Key: "--support-tls key", CA: "--support-tls client-ca"},
-	}
-	if t.Cert != "" && t.Key != "" {
-		cfg.CertFiles, cfg.KeyFiles = []string{t.Cert}, []string{t.Key}
-	}
-	if t.ClientCA != "" {
-		cfg.RequireClientCert, cfg.CAFiles = true, []string{t.ClientCA}
-	}
-	return cfg
 }
 
 // Sidecar is the data-plane client. Create it with [New], then call Run once.
@@ -215,7 +168,7 @@ func New(cfg Config) (*Sidecar, error) {
 	s.endpoints = s.newEndpoints()
 	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen,
-		Endpoints: s.endpoints, SupportTLS: cfg.SupportTLS.config(), DrainStreams: s.cache.DrainStreams, MaxConnections: maxConnections,
+		Endpoints: s.endpoints, DrainStreams: s.cache.DrainStreams, MaxConnections: maxConnections,
 		StateDir: s.cfg.StateDir,
 		Drain:    s.cfg.Drain, ShutdownTimeout: s.cfg.ShutdownTimeout,
 		Draining: func() { s.log.Info("shutting down", "drain", s.cfg.Drain) },
@@ -258,14 +211,11 @@ func (s *Sidecar) Reload() {
 // maxConnections limits the main listener, which serves one proxy.
 const maxConnections = 1000
 
-// Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
-// or fails. If ctx has already ended, it opens nothing.
-//
-// The order of the shutdown is the one of [httpserve.Listeners]; the controller and its producers end last.
+// Run serves until ctx ends, then shuts down in the order of [httpserve.Listeners]; the controller and its producers end last. It
+// returns an error if the main listener cannot be opened or fails. If ctx has already ended, it opens nothing.
 func (s *Sidecar) Run(ctx context.Context) error { return s.listeners.Run(ctx, s.RunTables) }
 
-// RunTables runs everything except the listeners until ctx ends: for a program that has its own listeners and serves
-// [Sidecar.Handler].
+// RunTables runs everything except the listeners, for a program that serves [Sidecar.Handler] itself, until ctx ends.
 func (s *Sidecar) RunTables(ctx context.Context) {
 	s.started.Store(time.Now().UnixNano())
 	var background sync.WaitGroup

@@ -130,7 +130,6 @@ func (s *Sidecar) status() statusReport {
 	return r
 }
 
-// fresh returns how old the source of the served table is.
 func (s *Sidecar) fresh() api.Fresh {
 	r := api.Fresh{LimitSeconds: s.cfg.FreshLimit.Seconds()}
 	t := s.cache.Status()
@@ -150,7 +149,6 @@ func (s *Sidecar) fresh() api.Fresh {
 	return r
 }
 
-// identity returns how a sidecar identifies itself to route servers.
 func (c *controller) identity() string {
 	i := fleet.Identity{
 		Kind: fleet.Sidecar, ID: c.cfg.Pod, Node: c.cfg.Node, Zone: c.zone(), Version: c.cfg.Version, Interval: c.cfg.Fetch.Interval,
@@ -179,13 +177,9 @@ func (s *Sidecar) report(ctx context.Context) {
 		},
 		Collect: s.collect,
 	}
-	if s.watch != nil {
-		reporter.Figures = s.watch.figures
-	}
 	reporter.Run(ctx)
 }
 
-// collect builds the report.
 func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 	p := s.controller.remoteNow.Load()
 	if p == nil {
@@ -201,9 +195,9 @@ func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 	}
 	shown := s.controller.shown.Load()
 	r.Pre, r.WantsRank = shown.pre, shown.Setting.Count > 0
-	var at time.Time
-	if r.Fetched, at = s.controller.proof.hasFetched(); !r.Fetched.IsZero() {
-		r.FetchedAgo = max(0, now.Sub(at).Seconds())
+	r.Refused = s.controller.proof.refusedRoutes()
+	if s.watch != nil {
+		r.MetricsError = s.watch.trouble()
 	}
 	return r, true
 }
@@ -212,7 +206,6 @@ func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 type metrics struct {
 	mode      *prometheus.GaugeVec
 	origin    *prometheus.GaugeVec
-	switches  *prometheus.CounterVec
 	ready     prometheus.Gauge
 	refused   prometheus.Gauge
 	held      prometheus.Gauge
@@ -227,7 +220,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		mode:      made.Gauges("dataplane_mode", "1 for the mode in force: False, Pre or Exec.", "mode"),
 		origin:    made.Gauges("dataplane_origin", "1 for the origin of the served table: routeserver, self, last_known_good or none.", "origin"),
-		switches:  made.Counters("dataplane_switches_total", "Switches to another producer.", "origin", string(fromSelf), string(fromRouteServer)),
 		ready:     made.Gauge("dataplane_cutover_ready", "1 while mode Pre finds a cutover advisable."),
 		refused:   made.Gauge("dataplane_mode_refused", "1 while the requested mode is refused."),
 		held:      made.Gauge("dataplane_switch_held", "1 while a switch to another producer is held because of its table."),
@@ -240,7 +232,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// show sets the gauges that mirror the state.
 func (m *metrics) show(v *modeReport) {
 	for _, mode := range rollout.Modes() {
 		m.mode.WithLabelValues(mode.String()).Set(series.Bool(mode == v.Mode))

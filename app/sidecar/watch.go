@@ -6,8 +6,6 @@ import (
 	"io"
 	"syscall"
 	"time"
-
-	"github.com/routesrv/routesrv/fleet"
 )
 
 const (
@@ -29,9 +27,9 @@ const (
 	requestWait = 500 * time.Millisecond
 )
 
-// watch reads the metrics of the proxy: for the proof, and for reports to route servers.
+// watch reads the metrics of the proxy.
 type watch struct {
-	read func(now time.Time, f *fleet.Figures) // is told about each reading
+	read func(now time.Time, f *figures) // is told about each reading
 
 	turn   chan struct{} // of capacity 1, taken by the goroutine that uses the fields below
 	reader *metricsReader
@@ -40,12 +38,11 @@ type watch struct {
 	eager  time.Time     // until when readings may be spent
 	spare  int           // readings to spend
 	alive  time.Time     // when the metrics were last read; at first, the start of this process if an earlier one has read them
-	last   *fleet.Figures
-	err    error // why last is nil
+	err    error         // of the last attempt
 }
 
 // newWatch returns a watch; known means that an earlier process has read the metrics.
-func newWatch(r *metricsReader, known bool, read func(time.Time, *fleet.Figures)) *watch {
+func newWatch(r *metricsReader, known bool, read func(time.Time, *figures)) *watch {
 	w := &watch{reader: r, read: read, turn: make(chan struct{}, 1)}
 	if known {
 		w.alive = time.Now()
@@ -53,7 +50,6 @@ func newWatch(r *metricsReader, known bool, read func(time.Time, *fleet.Figures)
 	return w
 }
 
-// run reads the metrics until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	defer w.reader.client.CloseIdleConnections()
 	timer := time.NewTimer(0)
@@ -92,14 +88,13 @@ func (w *watch) look(ctx context.Context) {
 		return
 	}
 	now := time.Now()
-	if w.last, w.err = f, err; err == nil {
+	if w.err = err; err == nil {
 		w.alive, w.took = now, (3*w.took+now.Sub(w.began))/4 // one slow reading shows a busy machine
 		w.read(now, f)
 	}
 }
 
-// fresh reads the metrics before a request for the table is answered, so that a proxy that was restarted gets the right one at
-// once. The sender of the request influences only the time of a reading.
+// fresh reads the metrics before a request for the table is answered. Its sender influences only the time of a reading.
 func (w *watch) fresh(ctx context.Context, named bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestWait)
 	defer cancel()
@@ -122,12 +117,12 @@ func (w *watch) fresh(ctx context.Context, named bool) {
 	}
 }
 
-// figures returns the last figures, and how far the proxy is with the table that it fetched at a time, for [fleet.Reporter].
-func (w *watch) figures(_ context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied, error) {
+// trouble returns why the metrics cannot be read, or "".
+func (w *watch) trouble() string {
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }()
-	if w.last == nil {
-		return nil, fleet.AppliedUnknown, w.err
+	if w.err == nil {
+		return ""
 	}
-	return w.last, w.reader.Judge(w.last, fetched), nil
+	return w.err.Error()
 }

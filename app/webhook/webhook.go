@@ -2,7 +2,7 @@
 // its problems as a refusal or as warnings, with the code and the texts of /problems.
 //
 // A [Judge] validates one object against the latest snapshot of the cluster; the handler implements admission.k8s.io/v1; a
-// [Server] joins both with a source and two listeners.
+// [Server] joins both with the read loop of a route server and two listeners.
 //
 // # Refusals
 //
@@ -31,6 +31,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/table"
 )
 
 // Judge predicts the problems of an object. It is safe for concurrent use, except that only one goroutine may call Take.
@@ -60,14 +61,16 @@ func NewJudge(o rules.Options, scope kube.Selection, refuse bool) (*Judge, error
 	return &Judge{scope: scope, cluster: cluster, alone: alone.Compile(&kube.Snapshot{}), proxy: proxy, refuse: refuse}, nil
 }
 
-// Take sets the snapshot that objects are judged against. If the compiler panics, Take keeps the previous snapshot and passes the
-// panic on; the next snapshot is compiled from scratch.
-func (j *Judge) Take(s *kube.Snapshot) {
+// Take sets the snapshot that objects are judged against, and returns its routes. If the compiler panics, Take keeps the previous
+// snapshot and passes the panic on; the next snapshot is compiled from scratch.
+func (j *Judge) Take(s *kube.Snapshot) table.List {
 	before := j.cluster.Latest()
-	if result := j.cluster.Compile(s); result != before {
+	result := j.cluster.Compile(s)
+	if result != before {
 		owners := explain.OwnerFunc(result.Inspect, s)
 		j.owners.Store(&owners)
 	}
+	return result.Routes
 }
 
 // Ready reports whether the judge has a snapshot.

@@ -37,7 +37,7 @@ func main() { program.Main(run) }
 
 // run is the whole program. It returns the exit status when ctx ends. SIGHUP reads the mode file.
 func run(ctx context.Context, args, environ []string, std program.Stdio) int {
-	env := options.Env{Environ: environ, ReadFile: program.ReadFile(ctx)}
+	env := program.Env(environ)
 	root := &cobra.Command{
 		Use: "dataplane-client",
 		Long: `Runs beside an ingress proxy and serves it a routing table on the loopback interface. The mode decides

@@ -18,14 +18,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
-	"github.com/routesrv/routesrv/app/sidecar"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/rollout"
 )
@@ -82,18 +80,6 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		{
 			name: "two zones", status: 2, stderr: `both a zone and a zone file`,
 			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--zone", "a", "--zone-file", "b"},
-		},
-		{
-			name: "half of a pair of the support listener", status: 2, stderr: `--support-tls: set cert and key`,
-			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--support-tls=cert=/c"},
-		},
-		{
-			name: "client certificates without TLS", status: 2, stderr: `client certificates need TLS`,
-			args: []string{"--check-config", "--mode", "Exec", "--upstream", "http://routesrv", "--support-tls=client-ca=/c"},
-		},
-		{
-			name: "no certificate in the file", status: 2, stderr: `support listener: read certificate "/no/c" and key "/no/k" \(--support-tls cert, --support-tls key\)`,
-			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--support-tls=cert=/no/c", "--support-tls=key=/no/k"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -166,15 +152,13 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 func TestProtectionReachesTheSidecar(t *testing.T) {
 	args := []string{
 		"--mode=Exec", "--upstream=http://a", "--state-dir=/l", "--fallback=never", "--support-loopback-only",
-		"--support-tls=cert=/c", "--support-tls=key=/k", "--support-tls=client-ca=/ca",
 	}
 	f, warnings, err := parse(args)
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
-	want := sidecar.SupportTLS{Cert: "/c", Key: "/k", ClientCA: "/ca"}
-	if diff := cmp.Diff(want, f.Sidecar.SupportTLS); diff != "" || !f.Sidecar.SupportLoopbackOnly {
-		t.Errorf("loopback only: %t, TLS (-want +got):\n%s", f.Sidecar.SupportLoopbackOnly, diff)
+	if !f.Sidecar.SupportLoopbackOnly {
+		t.Error("the pages are not only for the control socket")
 	}
 	if _, warnings, err = parse(append(args, "--support-listener=")); err != nil || len(warnings) != 1 || warnings[0].Flag != "-support-listener" {
 		t.Errorf("without a listener: %v %v", err, warnings)
@@ -304,7 +288,7 @@ func (b *buffer) String() string {
 
 // ourFlags is the number of flags of our own: settings that Skipper's route server does not have, over all programs. Each is one more
 // thing to understand, so it must be at most 40.
-const ourFlags = 39
+const ourFlags = 37
 
 func TestNumberOfOurFlags(t *testing.T) {
 	names := make(map[string]bool)

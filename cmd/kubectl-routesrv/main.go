@@ -12,7 +12,6 @@ import (
 
 	"github.com/routesrv/routesrv/app/cli"
 	"github.com/routesrv/routesrv/app/forward"
-	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
 )
 
@@ -26,9 +25,6 @@ func main() {
 
 // run is the whole program. It returns the exit status when ctx ends.
 func run(ctx context.Context, args, environ []string, std program.Stdio) int {
-	p := cli.Program{
-		Name: "kubectl routesrv", Places: forward.NewPlaces, Remote: true, Version: version,
-		Env: options.Env{Environ: environ, ReadFile: program.ReadFile(ctx)},
-	}
+	p := cli.Program{Name: "kubectl routesrv", Places: forward.NewPlaces, Remote: true, Version: version, Env: program.Env(environ)}
 	return p.Run(ctx, args, std)
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// TestCommandsShowClientCertificates: diff, match and explain reach servers that require a client certificate, as with
+// TestCommandsShowClientCertificates: diff and match reach servers that require a client certificate, as with
 // components/mtls. Without one they report what is missing.
 func TestCommandsShowClientCertificates(t *testing.T) {
 	var ours []byte // the certificate of the server, which the clients show as well
@@ -22,8 +22,6 @@ func TestCommandsShowClientCertificates(t *testing.T) {
 		switch {
 		case !bytes.Equal(r.TLS.PeerCertificates[0].Raw, ours):
 			http.Error(w, "not the certificate of the flags", http.StatusForbidden)
-		case r.URL.Path == "/explain":
-			fmt.Fprint(w, `{"schema":"routesrv.explain/v1","result":"fine","cause":"All is well."}`)
 		default:
 			fmt.Fprint(w, tableA)
 		}
@@ -39,9 +37,8 @@ func TestCommandsShowClientCertificates(t *testing.T) {
 	}
 	clientCert := tempFile(t, "client.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ours})))
 	clientKey := tempFile(t, "client.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
-	ca := clientCert
 	file := tempFile(t, "a.eskip", tableA)
-	all := []string{"--cacert", ca, "--cert", clientCert, "--key", clientKey}
+	all := []string{"--tls", "ca=" + clientCert + ",cert=" + clientCert + ",key=" + clientKey}
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -49,12 +46,10 @@ func TestCommandsShowClientCertificates(t *testing.T) {
 	}{
 		{append([]string{"diff", s.URL + "/routes", file}, all...), 0, "same: "},
 		{append([]string{"match", "https://nowhere.example.org/", s.URL + "/routes"}, all...), -1, "table"},
-		{append([]string{"explain", "shop.example.org", s.URL}, all...), 0, "All is well."},
 		{[]string{"diff", s.URL + "/routes", file}, 2, "certificate"},
-		{[]string{"diff", s.URL + "/routes", file, "--cacert", ca}, 2, "certificate required"},
-		{[]string{"diff", s.URL + "/routes", file, "--cert", clientCert}, 2, "set both --cert and --key"},
-		{[]string{"explain", "shop.example.org", s.URL, "--cacert", ca}, 2, "certificate required"},
-		{append([]string{"diff", s.URL + "/routes", file, "--server-name", "other"}, all...), 2, "not other"},
+		{[]string{"diff", s.URL + "/routes", file, "--tls=ca=" + clientCert}, 2, "certificate required"},
+		{[]string{"diff", s.URL + "/routes", file, "--tls=cert=" + clientCert}, 2, "set both cert and key"},
+		{[]string{"diff", s.URL + "/routes", file, "--tls=ca=/nonexistent"}, 2, "open /nonexistent"},
 	} {
 		r := runWith(t, "", c.args...)
 		if c.status >= 0 && r.status != c.status || c.status < 0 && r.status == 2 || !strings.Contains(r.out+r.err, c.want) {
@@ -89,7 +84,7 @@ func TestCommandsUnderstandTheServer(t *testing.T) {
 	if r := runWith(t, "", "completion", "bash"); r.status != 0 || !strings.Contains(r.out, "__start_routesrv routesrv") {
 		t.Errorf("completion: %+v", r)
 	}
-	if r := runWith(t, "", "__complete", "diff", "--cace"); !strings.HasPrefix(r.out, "--cacert\t") || !strings.HasSuffix(r.out, "\n:4\n") {
+	if r := runWith(t, "", "__complete", "diff", "--tl"); !strings.HasPrefix(r.out, "--tls\t") || !strings.HasSuffix(r.out, "\n:4\n") {
 		t.Errorf("completion of the flags of diff: %q", r.out)
 	}
 }

@@ -44,7 +44,7 @@ const stateDir = "/var/lib/routesrv"
 
 // run is the whole program. It returns the exit status when ctx ends.
 func run(ctx context.Context, args, environ []string, std program.Stdio) int {
-	env := options.Env{Environ: environ, ReadFile: program.ReadFile(ctx)}
+	env := program.Env(environ)
 	root := serveCommand(env, std)
 	root.AddCommand(compileCommand(env, std), webhookCommand(env, std))
 	queries := cli.Program{
@@ -73,9 +73,9 @@ func serveCommand(env options.Env, std program.Stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "routesrv",
 		Long: `Reads Ingresses and RouteGroups once for a whole fleet of proxies, compiles them into one routing
-table, and serves it to every proxy under /routes. Flags with one dash below are Skipper's, those
-with two dashes are new; both forms work for both. Proxies then run without -kubernetes, with
--routes-urls=http://routesrv/routes.
+table, and serves it to every proxy under /routes. Proxies then run without -kubernetes, with
+-routes-urls=http://routesrv/routes. The flags of Skipper's route server work unchanged, with one
+dash or two.
 
 SIGTERM drains and stops the server; a second one stops it at once. SIGHUP reads the source at once.`,
 		Example: `  # Try it with a folder of manifests, on the loopback interface only
@@ -128,8 +128,8 @@ The exit status is 0 if there is no problem of severity error or warning, 1 if t
 after an error. With --against it is 0 if the objects take nothing, and 1 if they do or may.`,
 		Example: `  # Compile this folder with the settings of production
   routesrv compile -config-file production.yaml ./manifests
-  # Ask a route server which requests of others these objects would take, for a pull request
-  routesrv compile --against http://127.0.0.1:9911 -o markdown ./manifests`,
+  # Ask a route server which requests of others these objects would take
+  routesrv compile --against http://127.0.0.1:9911 ./manifests`,
 	}
 	var cfg options.RouteServer
 	flags := options.CompileFlags(cmd, &cfg)

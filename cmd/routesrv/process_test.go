@@ -258,7 +258,7 @@ func TestProbesAreAnsweredWithoutFreeDescriptors(t *testing.T) {
 	}
 }
 
-// A FIFO in place of a file of the Kubernetes API is a clear error, and a signal ends the wait for a configuration file.
+// A FIFO in place of a file is a clear error.
 func TestAFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -269,35 +269,11 @@ func TestAFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 		cmd.Env = append(os.Environ(), asProgram+"=1")
 		return cmd
 	}
-	for _, flag := range []string{"-kubernetes-token-file", "-kubeconfig"} {
+	for _, flag := range []string{"-kubernetes-token-file", "-kubeconfig", "-config-file"} {
 		cmd := child("-kubernetes", flag, fifo)
 		out, _ := cmd.CombinedOutput()
 		if cmd.ProcessState.ExitCode() != program.ExitUnusable || !strings.Contains(string(out), "FIFO") || !strings.Contains(string(out), fifo) {
 			t.Errorf("%s: exit status %d, want %d, the path and that it is a FIFO:\n%s", flag, cmd.ProcessState.ExitCode(), program.ExitUnusable, out)
 		}
-	}
-	cmd := child("-config-file", fifo)
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	// This end can be opened once the program waits for it. By then the program handles signals.
-	w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(stderr).ReadString('\n')
-	if err != nil || !strings.Contains(line, "read") || !strings.Contains(line, fifo) {
-		t.Errorf("it said %q (%v)", line, err)
-	}
-	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != program.ExitUnusable {
-		t.Errorf("exit status %d, want %d", cmd.ProcessState.ExitCode(), program.ExitUnusable)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
 	"github.com/routesrv/routesrv/app/server"
-	"github.com/routesrv/routesrv/app/tracing"
 	"github.com/routesrv/routesrv/app/webhook"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/fleet"
@@ -43,13 +42,6 @@ func newServer(o *options.RouteServer, log *slog.Logger, stdin io.Reader) (progr
 			return nil, fmt.Errorf("--events: %w", err)
 		}
 		cfg.Events = events.Run
-	}
-	if o.Tracing.Endpoint != "" {
-		traces := o.Tracing
-		traces.Service, traces.Version, traces.Logger, traces.Registry = "routesrv", cfg.Version, log, registry
-		if cfg.Tracing, err = tracing.New(context.Background(), traces); err != nil {
-			return nil, fmt.Errorf("--otlp-endpoint: %w", err)
-		}
 	}
 	if err := setPeers(&cfg, o, log, registry); err != nil {
 		return nil, err

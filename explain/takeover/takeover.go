@@ -286,40 +286,6 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// WriteMarkdown prints the report for the description of a pull request.
-func (r *Report) WriteMarkdown(w io.Writer) error {
-	var b bytes.Buffer
-	if !r.Found() {
-		b.WriteString("No request of another owner changes its route.\n")
-	}
-	if len(r.Takeovers) > 0 {
-		b.WriteString("| request | goes from | to | routes |\n| --- | --- | --- | --- |\n")
-	}
-	for i := range r.Takeovers {
-		t := &r.Takeovers[i]
-		one := t.Taken[0]
-		to := t.To.String()
-		if one.Shared {
-			to += ", at random"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %d |\n", code(one.Request.Method+" "+one.Request.URL), code(t.From.String()), code(to), t.Lost)
-	}
-	n := r.Skipped
-	for _, u := range r.Unknown {
-		n += u.Pairs
-	}
-	if n > 0 {
-		fmt.Fprintf(&b, "\nUnknown for %s of routes: expressions decide, or there are too many.\n", plural(n, "pair", "pairs"))
-	}
-	_, err := io.WriteString(w, shadowdiff.PrintableLines(b.String()))
-	return err
-}
-
-func code(s string) string {
-	s = strings.NewReplacer("`", "'", "|", `\|`, "\n", " ").Replace(s)
-	return "`" + s + "`"
-}
-
 // WriteJSON prints the report for programs.
 func (r *Report) WriteJSON(w io.Writer) error { return shadowdiff.WriteJSONValue(w, r) }
 

@@ -1,15 +1,13 @@
 // Package durable writes files that survive a crash intact, and reads files safely whatever they are.
 //
-// [WriteFile] writes a temporary file beside the target, syncs it, renames it over the target and syncs the directory, without
-// which the rename itself may be lost. A reader finds either the old or the new content, even after a power failure, never a mix
-// or a part. Files have mode 0600. [Open] and [ReadFile] accept only regular files of a bounded size, so that a FIFO, a device or
-// a huge file neither blocks the caller nor fills its memory. [Load] reads a file that a process keeps for its next start:
-// whatever is found in its place never prevents that.
+// [WriteFile] replaces a file as a whole: a reader finds either the old or the new content, even after a power failure. Files
+// have mode 0600. [Open] and [ReadFile] accept only regular files of a bounded size, so that a FIFO, a device or a huge file
+// neither blocks the caller nor fills its memory. [Load] reads a file that a process keeps for its next start: whatever is found
+// in its place never prevents that.
 //
 // Each write has a temporary file with another name. A process killed in the middle of a write leaves one behind, which the next
-// start removes ([Tidy]). If two processes share a folder by mistake, the target always has the whole content of one of them.
-//
-// Caveat: the directory must be writable, not only the file, and a target that is a symbolic link is replaced by a file.
+// start removes ([Tidy]). If two processes share a folder by mistake, the target always has the whole content of one of them. The
+// directory must be writable, not only the file, and a target that is a symbolic link is replaced by a file.
 package durable
 
 import (
@@ -55,8 +53,7 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// WriteChecked replaces or creates a file with data after a line with its SHA-256, for [LoadChecked]. It returns the errors of
-// [WriteFile].
+// WriteChecked is [WriteFile] for data after a line with its SHA-256, for [LoadChecked].
 func WriteChecked(path string, data []byte) error {
 	return WriteFile(path, func(w io.Writer) error {
 		if _, err := fmt.Fprintf(w, "%x\n", sha256.Sum256(data)); err != nil {
@@ -130,7 +127,6 @@ func (w *Writer) Request() {
 	}
 }
 
-// run writes until nothing is left to write.
 func (w *Writer) run() {
 	for {
 		w.mu.Lock()

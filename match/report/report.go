@@ -8,11 +8,14 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,8 +44,58 @@ func (v *Report) Matched() bool {
 	return len(v.Result.Outcomes) > 0 && !slices.ContainsFunc(v.Result.Outcomes, lost)
 }
 
-// AddHeader adds a header in curl's form: "Name: value", or "Name;" for an empty one. Host replaces the host.
-func AddHeader(r *match.Request, line string) error {
+// maxHeaders limits the headers of a request to match.
+const maxHeaders = 64
+
+// ParseQuery reads the request to match from parameters: url, method, header, from and at, which is now by default. It sets the options of
+// the proxies that are given: normalize-host, ignore-trailing-slash, rfc-patch-path and validate-query. The error names the parameter.
+func ParseQuery(q url.Values, now time.Time, o *match.Options) (match.Request, error) {
+	r := match.Request{Method: q.Get("method"), RemoteAddr: q.Get("from"), Time: now, Slack: ClockSlack}
+	if strings.ContainsAny(r.Method, " \t\r\n") {
+		return r, fmt.Errorf("method=%q: must be a method such as POST", r.Method)
+	}
+	if r.RemoteAddr != "" {
+		if _, err := netip.ParseAddr(r.RemoteAddr); err != nil {
+			return r, fmt.Errorf("from=%q: must be the IP address from which the connection comes", r.RemoteAddr)
+		}
+	}
+	if at := q.Get("at"); at != "" {
+		t, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			return r, fmt.Errorf("at=%q: must be a time as in 2026-12-24T18:00:00+01:00", at)
+		}
+		r.Time, r.Slack = t, 0
+	}
+	for name, dst := range map[string]*bool{
+		"normalize-host": &o.NormalizeHost, "ignore-trailing-slash": &o.IgnoreTrailingSlash, "rfc-patch-path": &o.RFCPatchPath,
+		"validate-query": &o.ValidateQuery,
+	} {
+		if q.Has(name) {
+			var err error
+			if *dst, err = strconv.ParseBool(q.Get(name)); err != nil {
+				return r, fmt.Errorf("%s=%q: must be true or false", name, q.Get(name))
+			}
+		}
+	}
+	if len(q["header"]) > maxHeaders {
+		return r, fmt.Errorf("%d headers: must be at most %d", len(q["header"]), maxHeaders)
+	}
+	for _, h := range q["header"] {
+		if err := addHeader(&r, h); err != nil {
+			return r, fmt.Errorf("header=%w", err)
+		}
+	}
+	if !q.Has("url") {
+		return r, errors.New("url= must be set to the URL of a request, such as https://shop.example.org/cart")
+	}
+	if err := setURL(&r, q.Get("url")); err != nil {
+		return r, fmt.Errorf("url=%w", err)
+	}
+	return r, nil
+}
+
+// addHeader adds a header in curl's form: "Name: value", or "Name;" for an empty one. Host replaces the host.
+func addHeader(r *match.Request, line string) error {
 	name, val, ok := strings.Cut(line, ":")
 	if !ok {
 		name, ok = strings.CutSuffix(line, ";")
@@ -62,8 +115,8 @@ func AddHeader(r *match.Request, line string) error {
 	return nil
 }
 
-// SetURL sets target and host from a URL, as curl does. It keeps a Host header that is already set.
-func SetURL(r *match.Request, text string) error {
+// setURL sets target and host from a URL, as curl does. It keeps a Host header that is already set.
+func setURL(r *match.Request, text string) error {
 	if strings.HasPrefix(text, "/") {
 		if r.Host == "" {
 			return fmt.Errorf("%q has no host: use a URL, or add -H 'Host: shop.example.org'", text)

@@ -132,8 +132,7 @@ const (
 	checkInterval, checkTimeout = 10 * time.Second, 10 * time.Second
 	// retryInterval is how often to check while discovery fails.
 	retryInterval = time.Second
-	// silentAfter is how long a watch may stay below a revision that the kind has reached. Bookmarks arrive once a
-	// minute.
+	// silentAfter is how long a watch may stay below a revision that the kind has reached. Bookmarks arrive once a minute.
 	silentAfter = 75 * time.Second
 	// consistentPatience is how long a consistent read waits for a watch before it lists the kind.
 	consistentPatience = 100 * time.Millisecond

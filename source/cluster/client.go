@@ -110,9 +110,8 @@ func (c *client) send(ctx, parent context.Context, through *http.Client, r reque
 	return resp, path, nil
 }
 
-// get makes a request and passes the answer to use. Anything but a complete answer with status 200 is an error, whose
-// reason [reasonOf] returns. An uncompressed body arrives while use reads it, so only its end proves that it is
-// complete.
+// get makes a request and passes the answer to use. Anything but a complete answer with status 200 is an error, whose reason
+// [reasonOf] returns. An uncompressed body arrives while use reads it, so only its end proves that it is complete.
 func (c *client) get(parent context.Context, r request, use func(*response) error) error {
 	ctx, cancel := context.WithTimeout(parent, c.cfg.Timeout)
 	defer cancel()

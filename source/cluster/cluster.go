@@ -60,8 +60,7 @@ type Source struct {
 	failed  *list // the list that made the last read fail; nil means discovery
 }
 
-// New checks the configuration and prepares a Source. It reads the files that the configuration names and makes no
-// request.
+// New checks the configuration and prepares a Source. It reads the files that the configuration names and makes no request.
 func New(cfg Config) (*Source, error) {
 	l, err := newLister(cfg)
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// firstDelay and maxDelay bound the delay before the next attempt, to which jitter of up to the same length is
-	// added.
+	// firstDelay and maxDelay bound the delay before the next attempt, to which jitter of up to the same length is added.
 	firstDelay, maxDelay = 500 * time.Millisecond, 10 * time.Second
 	// aliveAfter is how long a watch must stay open to count as working.
 	aliveAfter = 5 * time.Second
@@ -271,9 +270,8 @@ func (k *watched) next(events *decode.Events) (e decode.Event, item item, err er
 	return e, item, err
 }
 
-// receive processes an event. It ignores an event that is not newer than the known content: a list already included it, or
-// it arrived twice. A modified or deleted object need not be known. receive changes nothing once the attempt was told to
-// end.
+// receive processes an event. It ignores an event that is not newer than the known content: a list already included it, or it
+// arrived twice. A modified or deleted object need not be known. receive changes nothing once the attempt was told to end.
 func (k *watched) receive(ctx context.Context, e *decode.Event, item item) {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()

@@ -22,9 +22,8 @@ func sameItems(a, b []item) bool {
 	return slices.EqualFunc(a, b, func(a, b item) bool { return a.Object == b.Object && a.Bad == b.Bad })
 }
 
-// keep replaces the item, if possible, by the known one with the same name, and reports whether the decoded content
-// changed. If only status, managed fields or unused labels changed, the object keeps its pointer and need not be compiled
-// again.
+// keep replaces the item, if possible, by the known one with the same name, and reports whether the decoded content changed.
+// If only status, managed fields or unused labels changed, the object keeps its pointer and need not be compiled again.
 func (i *item) keep(known *item) (changed bool) {
 	switch {
 	case i.sum == known.sum && i.sum != digest{}:

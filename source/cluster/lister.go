@@ -139,8 +139,7 @@ func (r *lister) without(l *list, err error) bool {
 	return forbidden
 }
 
-// listing is a complete answer to a list request. Items equal to items of the state it was compared with share their
-// objects.
+// listing is a complete answer to a list request. Items equal to items of the state it was compared with share their objects.
 type listing struct {
 	content
 	lost int // how many known objects it lacks

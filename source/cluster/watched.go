@@ -146,8 +146,7 @@ func (k *watched) backIfAlive(now time.Time) {
 	}
 }
 
-// back reports that a broken watch works again, once it has shown that: by an event, or by staying open. The caller
-// holds mu.
+// back reports that a broken watch works again, once it has shown that: by an event, or by staying open. The caller holds mu.
 func (k *watched) back() {
 	if k.reported && k.open {
 		k.reported = false

@@ -179,10 +179,9 @@ func poke(c chan struct{}) {
 	}
 }
 
-// Read returns the objects as seen by the watches. It waits until every kind has been listed, at most for the time limit
-// of a request, and fails when a kind cannot be listed. The error is a *[kube.ReadError] that names the kind, or the error
-// of ctx. If nothing changed, Read returns the same objects and slices again and, if the revisions are the same, the same
-// snapshot.
+// Read returns the objects as seen by the watches. It waits until every kind has been listed, at most for the time limit of a
+// request, and fails when a kind cannot be listed. The error is a *[kube.ReadError] that names the kind, or the error of ctx.
+// If nothing changed, Read returns the same objects and slices again and, if the revisions are the same, the same snapshot.
 func (w *Watcher) Read(parent context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(parent, w.cfg.Timeout)
 	defer cancel()

@@ -124,8 +124,7 @@ func TestAnswersThatAreNoTableAreErrors(t *testing.T) {
 		{"page that does not parse", answer(200, "a: #", "X-Timestamp", "1", "X-Count", "1"), "page at 0:1:4: parse failed"},
 		{"invalid timestamp on the first page", answer(400, "invalid timestamp"), `answer 400 Bad Request: "invalid timestamp"`},
 		{"too large", newRouteServer(document(2000)), "larger than 50000 bytes"},
-		{"loop", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) }),
-			"stopped after 5 redirects"},
+		{"redirect", http.RedirectHandler("/elsewhere", http.StatusFound), "(redirects are not followed)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			url := serve(t, c.h) + "/routes"
@@ -134,23 +133,6 @@ func TestAnswersThatAreNoTableAreErrors(t *testing.T) {
 				t.Errorf("error %v, want %s: … %s", err, url, c.want)
 			}
 		})
-	}
-}
-
-func TestRedirectsAreFollowed(t *testing.T) {
-	target := serve(t, newRouteServer(document(3)))
-	from := serve(t, http.RedirectHandler(target, http.StatusFound))
-	if got, err := load(t, reader(t, tables.Config{}), from); err != nil || len(got.Routes) != 3 {
-		t.Errorf("%v %v", got, err)
-	}
-	if _, err := load(t, reader(t, tables.Config{MaxRedirects: -1}), from); err == nil || !strings.Contains(err.Error(), "stopped after 0 redirects") {
-		t.Errorf("no redirects: %v", err)
-	}
-	secure := httptest.NewTLSServer(http.RedirectHandler(target, http.StatusFound))
-	t.Cleanup(secure.Close)
-	transport := secure.Client().Transport
-	if _, err := load(t, reader(t, tables.Config{Transport: transport}), secure.URL); err == nil || !strings.Contains(err.Error(), "redirect from https to http refused") {
-		t.Errorf("from https to http: %v", err)
 	}
 }
 

@@ -1,5 +1,4 @@
-// Package tables reads routing tables for comparison from any of these places: a file of routes, manifests that it
-// has compiled, a route server, the support listener of a Skipper, or standard input.
+// Package tables reads routing tables for comparison.
 //
 // [Reader.Load] reads the whole table of a place or fails. The name decides the kind of place; for a URL, the answer does:
 //
@@ -9,16 +8,15 @@
 //     manifests, which Config.Compile compiles into routes
 //     any other file             routes; a copy of a table, as last-known-good files are, has its digest checked
 //
-// A table is complete except for parts that are not routes, which it lists; otherwise Load returns an error. For a route server,
-// Load checks the number of routes against X-Count, and the text against the digest in the ETag if the ETag has one. All pages of
-// a Skipper come from one version of its table: if the table changes between two pages, Load reads all pages again, a few times
-// at most. Errors name the file with line and column, or the URL without its password. Load retries no other errors.
+// A table is complete except for parts that are not routes, which it lists. For a route server, Load checks the number of routes
+// against X-Count, and the text against the digest in the ETag. All pages of a Skipper come from one version of its table.
 //
 // Other modules should not import it: it may change with every release.
 package tables
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,10 +39,9 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultTimeout      = 30 * time.Second
-	DefaultMaxBytes     = 512 << 20
-	DefaultMaxRedirects = 5
-	DefaultPageSize     = 4096
+	DefaultTimeout  = 30 * time.Second
+	DefaultMaxBytes = 512 << 20
+	DefaultPageSize = 4096
 )
 
 // Table is a loaded table.
@@ -54,8 +51,7 @@ type Table struct {
 	Routes []*eskip.Route
 	// Revision is the revision of the read that produced the table; 0 if the place reports none.
 	Revision uint64
-	// LeftOut are the first parts of the text that are not routes, of Unread in all: a route server may serve a route that no
-	// proxy can read.
+	// LeftOut are the first parts of the text that are not routes, of Unread in all.
 	LeftOut []table.LeftOut
 	Unread  int
 }
@@ -69,17 +65,13 @@ type Config struct {
 	Compile CompileFunc
 	// Stdin is the input that "-" reads; if it is nil, "-" is an error.
 	Stdin io.Reader
-	// Timeout is the limit of a Load from a URL, with all pages and redirects, default DefaultTimeout.
+	// Timeout is the limit of a Load from a URL, with all pages, default DefaultTimeout. Redirects are not followed.
 	Timeout time.Duration
 	// MaxBytes limits the size of a table in bytes after decompression; default DefaultMaxBytes.
 	MaxBytes int64
-	// MaxRedirects is how many redirects to follow, default DefaultMaxRedirects; a negative value follows none. A
-	// redirect from https to http is never followed.
-	MaxRedirects int
 	// PageSize is the number of routes to request from a Skipper at once, default DefaultPageSize.
 	PageSize int
-	// Transport makes the requests; nil means a copy of http.DefaultTransport, which uses the proxies of the
-	// environment.
+	// Transport makes the requests; nil means a copy of http.DefaultTransport, which uses the proxies of the environment.
 	Transport http.RoundTripper
 }
 
@@ -93,24 +85,16 @@ type Reader struct {
 
 // New returns a reader with the defaults filled in. It reads nothing.
 func New(cfg Config) *Reader {
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = DefaultTimeout
-	}
-	if cfg.MaxBytes <= 0 {
-		cfg.MaxBytes = DefaultMaxBytes
-	}
-	if cfg.MaxRedirects == 0 {
-		cfg.MaxRedirects = DefaultMaxRedirects
-	}
-	if cfg.PageSize <= 0 {
-		cfg.PageSize = DefaultPageSize
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, DefaultMaxBytes)
+	cfg.PageSize = cmp.Or(cfg.PageSize, DefaultPageSize)
 	if cfg.Transport == nil {
 		cfg.Transport = http.DefaultTransport.(*http.Transport).Clone()
 	}
-	r := &Reader{cfg: cfg}
-	r.client = &http.Client{Transport: cfg.Transport, Timeout: cfg.Timeout, CheckRedirect: r.redirect}
-	return r
+	return &Reader{cfg: cfg, client: &http.Client{
+		Transport: cfg.Transport, Timeout: cfg.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
 
 // Close closes idle connections.
@@ -152,7 +136,6 @@ func (r *Reader) load(ctx context.Context, place string) (*Table, error) {
 	return r.loadManifests(ctx, place)
 }
 
-// loadFile reads a file of routes.
 func (r *Reader) loadFile(ctx context.Context, path string) (*Table, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -165,7 +148,6 @@ func (r *Reader) loadFile(ctx context.Context, path string) (*Table, error) {
 	return readRoutes(path, in, r.cfg.MaxBytes)
 }
 
-// loadManifests compiles a file or folder of manifests.
 func (r *Reader) loadManifests(ctx context.Context, path string) (*Table, error) {
 	compiled, err := r.cfg.Compile(ctx, path)
 	if err != nil {
@@ -203,8 +185,7 @@ func readRoutes(name string, in io.Reader, limit int64) (*Table, error) {
 	return t, nil
 }
 
-// parse parses the routes of a table, and leaves out parts that are not routes. If those are most of the text, it returns the
-// error of [parse].
+// parse parses the routes of a table, and leaves out parts that are not routes, unless those are most of the text.
 func (t *Table) parse(name, text string) (err error) {
 	if t.Routes, err = parse(name, text); err == nil {
 		return nil

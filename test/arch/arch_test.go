@@ -66,22 +66,23 @@ var allowed = map[string][]string{
 	"app/httpserve":    {"internal/series", "api", "publish", "kube", "internal/durable", "shadowdiff", "table"},
 
 	"app/console": {
-		"api", "compile/rules", "explain", "fleet", "app/httpserve", "kube", "match/report", "poller", "shadowdiff",
+		"api", "compile/rules", "fleet", "app/httpserve", "kube", "poller", "shadowdiff",
 	},
 
 	"app/server": {
 		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "catalogue", "internal/durable", "app/trial", "guard", "app/console", "app/httpserve", "api", "kube", "match", "match/report", "poller",
-		"source/manifests", "app/tracing", "rollout", "shadowdiff", "table",
+		"source/manifests", "rollout", "shadowdiff", "table",
 	},
-	"app/tracing": {"internal/series", "etagcache", "publish", "kube", "poller", "table"},
-	"app/events":  {"internal/series", "compile/rules", "kube", "poller"},
-	"app/webhook": {"internal/series", "api", "compile", "compile/rules", "explain", "explain/takeover", "app/httpserve", "api", "kube", "match", "poller", "shadowdiff"},
+	"app/events": {"internal/series", "compile/rules", "kube", "poller"},
+	"app/webhook": {
+		"internal/series", "compile", "compile/rules", "explain", "explain/takeover", "app/httpserve", "guard", "kube", "match", "poller", "publish", "shadowdiff", "table",
+	},
 	"app/sidecar": {
 		"internal/series", "api", "compile/rules", "dataplane", "etagcache", "explain", "fleet", "publish", "guard", "app/httpserve", "internal/durable", "kube", "poller", "rollout",
 		"shadowdiff", "table",
 	},
 	"app/options": {
-		"app/httpserve", "app/server", "app/sidecar", "app/tracing", "app/trial", "catalogue", "compile/rules", "dataplane", "eskip", "explain/takeover", "guard", "kube", "match", "poller",
+		"app/httpserve", "app/server", "app/sidecar", "app/trial", "catalogue", "compile/rules", "dataplane", "eskip", "explain/takeover", "guard", "kube", "match", "poller",
 		"rollout", "source/cluster",
 	},
 	"app/program": {"app/events", "app/httpserve", "app/options", "dataplane", "internal/durable", "poller", "shadowdiff", "source/cluster", "source/manifests"},
@@ -94,8 +95,8 @@ var allowed = map[string][]string{
 
 	// binaries
 	"cmd/dataplane-client": {"app/cli", "app/httpserve", "app/options", "app/program", "app/query", "app/sidecar"},
-	"cmd/kubectl-routesrv": {"app/cli", "app/forward", "app/options", "app/program"},
-	"cmd/routesrv":         {"compile/rules", "app/webhook", "app/cli", "app/options", "app/program", "app/query", "dataplane", "fleet", "app/httpserve", "app/server", "shadowdiff", "app/tracing", "table"},
+	"cmd/kubectl-routesrv": {"app/cli", "app/forward", "app/program"},
+	"cmd/routesrv":         {"compile/rules", "app/webhook", "app/cli", "app/options", "app/program", "app/query", "dataplane", "fleet", "app/httpserve", "app/server", "shadowdiff", "table"},
 }
 
 // rows are the rows of the picture in ARCHITECTURE.md, from the bottom up. A package imports only packages of lower rows.
@@ -115,7 +116,7 @@ var rows = []struct {
 	{"producers", []string{
 		"source/cluster", "source/manifests", "source/tables", "poller", "dataplane",
 	}},
-	{"parts", []string{"app/httpserve", "app/events", "app/tracing", "app/trial", "match/report", "publish/history"}},
+	{"parts", []string{"app/httpserve", "app/events", "app/trial", "match/report", "publish/history"}},
 	{"pages", []string{"app/console"}},
 	{"assembly", []string{"app/webhook", "app/server", "app/sidecar"}},
 	{"flags", []string{"app/options"}},
@@ -226,7 +227,6 @@ var outside = map[string][]string{
 		"source/cluster/internal/decode",
 	},
 	"sigs.k8s.io/":                {"source/manifests"},
-	"go.opentelemetry.io/":        {"app/tracing"},
 	"google.golang.org/protobuf/": {"source/cluster/internal/decode"},
 	"go.yaml.in/":                 {"app/options"},
 	"github.com/klauspost/":       {"dataplane", "etagcache", "source/cluster", "publish/history", "table"},
@@ -343,7 +343,7 @@ func TestPackagesSayWhatTheyPromise(t *testing.T) {
 		}
 		if !slices.ContainsFunc(p.GoFiles, func(file string) bool {
 			text, err := os.ReadFile(filepath.Join("..", "..", name, file))
-			return err == nil && strings.Contains(string(text), want)
+			return err == nil && strings.Contains(strings.ReplaceAll(string(text), "\n// ", " "), want) // it may be wrapped
 		}) {
 			t.Errorf("%s: the comment of the package does not end with %q", name, strings.TrimSuffix(want, "\npackage "))
 		}
@@ -370,7 +370,7 @@ func TestPlantedImportsAreFound(t *testing.T) {
 		{"app/events", "k8s.io/client-go/rest", false},
 		{"app/events", "k8s.io/apimachinery/pkg/watch", true},
 		{"publish", "k8s.io/api/core/v1", true},
-		{"cmd/routesrv", "go.opentelemetry.io/otel/trace", true},
+		{"cmd/routesrv", "github.com/klauspost/compress/zstd", true},
 		{"compile", "log/slog", true},
 		{"eskip", "net/http", false},
 		{"eskip", module + "table", true},

@@ -185,7 +185,7 @@ spec: {rules: [{host: b.example.org, http: {paths: [{path: /, pathType: Prefix, 
 	}
 	routesrv = process{binary: filepath.Join(binaries, "routesrv"), args: []string{
 		"-kubernetes", source, "--enable-tls", "-tls-cert=" + filepath.Join(dir, "tls.crt"), "-tls-key=" + filepath.Join(dir, "tls.key"),
-		"--state-dir=" + filepath.Join(dir, "state"), "--otlp-endpoint=http://127.0.0.1:1",
+		"--state-dir=" + filepath.Join(dir, "state"),
 		"-source-poll-timeout=500",
 	}}.serve(t)
 	routesrv.ready(t)

@@ -53,7 +53,6 @@ var renders = map[string]string{
 	"component-dataplane-policy":     "testdata/dataplane-policy",
 	"component-exec-only":            "testdata/exec-only",
 	"component-sidecar-loopback":     "testdata/sidecar-loopback",
-	"component-sidecar-tls":          "testdata/sidecar-tls",
 	"all-components":                 "testdata/all",
 	"everything":                     "testdata/everything",
 	"values":                         "testdata/values",

@@ -1,29 +1,24 @@
 package deploy
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"io"
-	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // fromOutside sends a request to the support listener under a name that is not of the loopback interface, as a client of the pod
 // does. It returns the status, 0 without a response.
-func (s *server) fromOutside(t *testing.T, scheme, path string, cfg *tls.Config) int {
+func (s *server) fromOutside(t *testing.T, path string) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, scheme+"://"+s.addresses[supportListener]+path, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.addresses[supportListener]+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Host = "10.2.0.7:9006"
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: cfg}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0
@@ -35,91 +30,6 @@ func (s *server) fromOutside(t *testing.T, scheme, path string, cfg *tls.Config)
 	return resp.StatusCode
 }
 
-// scrape is how the PodMonitor scrapes pods.
-type scrape struct {
-	Port, Path, Interval, Scheme string
-	TLSConfig                    struct {
-		ServerName string `json:"serverName"`
-		CA         struct {
-			Secret corev1.SecretKeySelector `json:"secret"`
-		} `json:"ca"`
-		Cert struct {
-			Secret corev1.SecretKeySelector `json:"secret"`
-		} `json:"cert"`
-		KeySecret corev1.SecretKeySelector `json:"keySecret"`
-	} `json:"tlsConfig"`
-}
-
-// TestSupportListenerOfDataPlanesWantsCertificates: with components/sidecar-tls and the Secrets of its Certificates. The probes
-// of the kubelet, which has no certificate, are answered; Prometheus gets metrics, as its PodMonitor says; other clients get
-// nothing.
-func TestSupportListenerOfDataPlanesWantsCertificates(t *testing.T) {
-	const render = "component-sidecar-tls"
-	by := newIssuer(t)
-	secrets := make(map[string]map[string][]byte)
-	namespaces := make(map[string]string) // of the Secrets
-	for _, name := range []string{"routesrv", "routesrv-dataplane", "routesrv-dataplane-support", "routesrv-monitoring"} {
-		c := certificate(t, render, name)
-		find(t, render, c.IssuerRef.Kind, c.IssuerRef.Name)
-		secrets[c.SecretName] = by.secret(t, c, net.IPv4(127, 0, 0, 1))
-		namespaces[c.SecretName] = find(t, render, "Certificate", name).namespace
-	}
-	d, c := sidecarOf(t, render)
-	if at := namespaces["routesrv-dataplane-support-tls"]; at != d.Namespace {
-		t.Errorf("the Secret of the listener is in %s, the pods are in %s", at, d.Namespace)
-	}
-	s := prepare(t, render, d, c, secrets).reading(t, shop(t)).asking(t, d, "127.0.0.1:1").serve(t)
-
-	anyServer := &tls.Config{InsecureSkipVerify: true} // as the kubelet does
-	for deadline := time.Now().Add(patience); s.fromOutside(t, "https", "/health", anyServer) != http.StatusNoContent; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("there is no table")
-		}
-	}
-	for kind, probe := range probes(c) {
-		if probe.HTTPGet.Scheme != corev1.URISchemeHTTPS {
-			t.Errorf("the %s probe uses %s", kind, probe.HTTPGet.Scheme)
-		}
-		if got := s.fromOutside(t, "https", probe.HTTPGet.Path, anyServer); !passes(got) {
-			t.Errorf("the %s probe gets %d", kind, got)
-		}
-	}
-
-	monitors := find(t, render, "PodMonitor", "dataplane-client")
-	text, err := yaml.Marshal(monitors.fields["spec"].(map[string]any)["podMetricsEndpoints"].([]any)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	var how scrape
-	if err := yaml.UnmarshalStrict(text, &how); err != nil {
-		t.Fatal(err)
-	}
-	of := how.TLSConfig
-	for _, ref := range []corev1.SecretKeySelector{of.CA.Secret, of.Cert.Secret, of.KeySecret} {
-		if at := namespaces[ref.Name]; at != monitors.namespace {
-			t.Errorf("the PodMonitor is in %s, its Secret %s in %q", monitors.namespace, ref.Name, at)
-		}
-	}
-	pair, err := tls.X509KeyPair(secrets[of.Cert.Secret.Name][of.Cert.Secret.Key], secrets[of.KeySecret.Name][of.KeySecret.Key])
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(secrets[of.CA.Secret.Name][of.CA.Secret.Key]) {
-		t.Fatal("the PodMonitor names no authority")
-	}
-	prometheus := &tls.Config{ServerName: of.ServerName, RootCAs: roots, Certificates: []tls.Certificate{pair}}
-	if got := s.fromOutside(t, how.Scheme, how.Path, prometheus); got != http.StatusOK {
-		t.Errorf("Prometheus gets %d", got)
-	}
-	stranger := &tls.Config{ServerName: of.ServerName, RootCAs: roots}
-	for _, path := range []string{how.Path, "/status", "/shadow", "/problems", "/guard/held"} {
-		if got := s.fromOutside(t, "https", path, stranger); got != http.StatusForbidden {
-			t.Errorf("%s without a certificate: %d, want 403", path, got)
-		}
-	}
-}
-
 // TestSupportListenerOfDataPlanesIsForOperators: with components/sidecar-loopback only probes and Prometheus are answered over
 // TCP.
 func TestSupportListenerOfDataPlanesIsForOperators(t *testing.T) {
@@ -128,15 +38,15 @@ func TestSupportListenerOfDataPlanesIsForOperators(t *testing.T) {
 	s := prepare(t, render, d, c, nil).reading(t, shop(t)).asking(t, d, "127.0.0.1:1").serve(t)
 	s.ready(t)
 	for kind, probe := range probes(c) {
-		if got := s.fromOutside(t, "http", probe.HTTPGet.Path, nil); !passes(got) {
+		if got := s.fromOutside(t, probe.HTTPGet.Path); !passes(got) {
 			t.Errorf("the %s probe gets %d", kind, got)
 		}
 	}
-	if got := s.fromOutside(t, "http", "/metrics", nil); got != http.StatusOK {
+	if got := s.fromOutside(t, "/metrics"); got != http.StatusOK {
 		t.Errorf("Prometheus gets %d", got)
 	}
 	for _, path := range []string{"/status", "/shadow"} {
-		if got := s.fromOutside(t, "http", path, nil); got != http.StatusForbidden {
+		if got := s.fromOutside(t, path); got != http.StatusForbidden {
 			t.Errorf("%s from outside: %d, want 403", path, got)
 		}
 		if got, _ := s.get(t, supportListener, path); got != http.StatusForbidden {

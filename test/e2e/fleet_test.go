@@ -294,10 +294,10 @@ func TestEveryReplicaTellsTheTruthAboutTheFleet(t *testing.T) {
 		r := f.replicas[2].view(t, nil).Relays[0]
 		return r.Counts == (fleet.Counts{Current: 1, Behind: 1, Silent: 2}) && r.Total == 4 && r.State == fleet.Current
 	})
-	programs.Eventually(t, "the table that a proxy has applied", func() bool {
+	programs.Eventually(t, "the table that a proxy has run with", func() bool {
 		v := f.replicas[2].view(t, url.Values{"id": {id(0)}})
 		c := v.Clients[0]
-		return c.Applied == fleet.AppliedDone && c.Fetched != nil && c.Fetched.Digest == v.Table.Digest && c.Figures != nil && c.Figures.Updates != nil
+		return c.Proven != nil && c.Proven.Digest == v.Table.Digest && c.MetricsError == ""
 	})
 
 	f.replicas[0].Kill(t) // its clients must be reported as missing or silent

@@ -105,8 +105,8 @@ func TestSteering(t *testing.T) {
 		entry = all[len(all)-1].N - 1
 		return all[len(all)-1].Changes[0].By != ""
 	})
-	if said := command(1, "diff", fmt.Sprint(entry), "now"); !strings.Contains(said, "cart-good") {
-		t.Errorf("diff says\n%s", said)
+	if said := command(0, "show", fmt.Sprint(entry+1)); !strings.Contains(said, "cart-good") {
+		t.Errorf("show says\n%s", said)
 	}
 	if said := command(0, "rollback", fmt.Sprint(entry), "--object=Ingress/shop/cart", "--why=checkout is broken", "--yes"); strings.Count(said, "done, serves") != 2 {
 		t.Errorf("rollback says\n%s", said)

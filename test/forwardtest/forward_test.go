@@ -222,9 +222,8 @@ func TestPatternsChooseContexts(t *testing.T) {
 		{"*prod-?", []string{"arn:aws:eks:eu:1:cluster/prod-x"}, ""},
 		{"test, prod-us,prod-u*", []string{"prod-us", "test"}, ""},
 		{"prod-*,stage-*", nil, `no context of the kubeconfig matches "stage-*": it has arn:`},
-		{"prod-*,", nil, "an empty pattern"},
 		{"prod.eu", nil, "no context"},
-		{strings.Repeat("x", 5000), nil, "limit 4096"},
+		{"prod-*,", nil, `matches ""`},
 	} {
 		got, err := k.Match(c.pattern)
 		if !cmp.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {

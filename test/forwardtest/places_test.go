@@ -5,9 +5,9 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +25,7 @@ import (
 	"github.com/routesrv/routesrv/app/cli"
 	"github.com/routesrv/routesrv/app/forward"
 	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/test/certtest"
 	"github.com/routesrv/routesrv/test/forwardtest"
 )
 
@@ -157,40 +158,45 @@ func TestFlagsChoosePods(t *testing.T) {
 		{[]string{"--context=here", "--contexts=h*"}, cli.Trouble, "cannot be combined"},
 		{[]string{"--server-namespace", "a/b"}, cli.Trouble, `"a/b" is not a namespace`},
 		{[]string{"--main-port=70000"}, cli.Trouble, "must be a whole number from 0 to 65535"},
-		{[]string{"--cert=x"}, cli.Trouble, "set both --cert and --key"},
 	} {
 		if status, out := run(t, append([]string{"status", "--kubeconfig", config}, q.args...)...); status != q.status || !strings.Contains(out, q.want) {
 			t.Errorf("%q: status %d, want %d and %q in\n%s", q.args, status, q.status, q.want, out)
 		}
 	}
-	if status, out := run(t, "__complete", "status", "--kubeconfig", config, "--context", "h"); status != 0 || !strings.HasPrefix(out, "here\n:4\n") {
+	if status, out := run(t, "__complete", "status", "--kubeconfig", config, "--context", "h"); status != 0 || !strings.HasPrefix(out, "empty\nhere\nother\n:4\n") {
 		t.Errorf("completion: %q", out)
 	}
 }
 
-// TestDiffByCertificates: the main listener uses TLS, and its certificate has the name of the Service.
+// TestDiffByCertificates: the main listener requires client certificates, and its own certificate has the name of the Service.
 func TestDiffByCertificates(t *testing.T) {
+	a, dir := certtest.New(t), t.TempDir()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `a: * -> <shunt>;`) }))
-	s.TLS = &tls.Config{}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs failed handshakes
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{a.Pair("routesrv.routesrv.svc")}, ClientCAs: a.Pool(), ClientAuth: tls.RequireAndVerifyClientCert}
 	s.StartTLS()
 	defer s.Close()
-	ca := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	other := httptest.NewUnstartedServer(s.Config.Handler)
+	other.Config.ErrorLog = s.Config.ErrorLog
+	other.TLS = &tls.Config{Certificates: []tls.Certificate{a.Pair("other")}}
+	other.StartTLS()
+	defer other.Close()
+	ca := a.File(dir)
+	cert, key := a.Files(dir, "client")
 	at, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{namespace: "routesrv", selector: "app.kubernetes.io/name=routesrv", pods: []corev1.Pod{shopPod("a", corev1.PodRunning), shopPod("b", corev1.PodRunning)}, ports: map[string]string{"a:9090": at.Host, "b:9090": at.Host}}
+	c := &cluster{namespace: "routesrv", selector: "app.kubernetes.io/name=routesrv", pods: []corev1.Pod{shopPod("a", corev1.PodRunning), shopPod("b", corev1.PodRunning)}, ports: map[string]string{"a:9090": at.Host, "b:9090": at.Host, "a:7000": other.Listener.Addr().String()}}
 	config := kubeconfig(t, "here", c.serve(t), "there", c.serve(t))
 	for _, q := range []struct {
 		args   []string
 		status int
 		want   string
 	}{
-		{[]string{"--cacert", ca, "--server-name=example.com"}, cli.Healthy, "same: 1 route"},
-		{[]string{"--cacert", ca}, cli.Trouble, "not routesrv.routesrv.svc"},
+		{[]string{"--tls=ca=" + ca + ",cert=" + cert + ",key=" + key}, cli.Healthy, "same: 1 route"},
+		{[]string{"--tls=ca=" + ca}, cli.Trouble, "certificate required"},
+		{[]string{"--tls=ca=" + ca, "--main-port=7000"}, cli.Trouble, "not routesrv.routesrv.svc"},
 		{nil, cli.Trouble, "HTTP"}, // a plain request
 	} {
 		if status, out := run(t, append([]string{"diff", "--kubeconfig", config}, q.args...)...); status != q.status || !strings.Contains(out, q.want) {

@@ -43,7 +43,7 @@ func TestPagesAreNotForRebindingNames(t *testing.T) {
 		"localhost:9911": 200, "127.0.0.1:9911": 200, "[::1]:9911": 200, "LOCALHOST": 200, "10.2.0.7:9911": 200,
 		"evil.example:9911": 421, "evil.example": 421, "localhost.evil.example:9911": 421, "127.0.0.1.evil.example": 421, "": 421,
 	} {
-		for _, target := range []string{"/", "/fleet", "/object", "/request"} {
+		for _, target := range []string{"/", "/fleet"} {
 			r := loopback("GET", target, nil)
 			r.Host = host
 			status, body, _ := answer(h, r)

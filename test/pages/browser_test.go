@@ -13,7 +13,6 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
@@ -82,20 +81,10 @@ func crowded() *world {
 	w.state.Takeovers = []api.Takeover{{
 		At: now, From: kube.Ref{Kind: kube.KindIngress, Namespace: long, Name: long}, To: kube.Ref{Kind: kube.KindRouteGroup, Namespace: long, Name: long}, Lost: 1, Example: long,
 	}}
-	ref := kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: long}
-	w.explains = &explain.Explanation{
-		Query: explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: long}, Result: "error", Cause: long + ".", Total: 1,
-		Objects: []explain.Object{{
-			Owner: ref, Selected: true, Selection: long, Problems: []explain.Problem{{What: long, Severity: rules.Error}},
-			Routes:   []explain.Route{{ID: long, Predicates: long, Filters: long, Backend: long, State: explain.StateServed, Main: true}},
-			Services: []explain.Service{{Namespace: long, Name: long, Exists: true, Ports: []string{long}}},
-			Hosts:    []explain.Host{{Host: long, Others: []kube.Ref{ref}}}, Requests: []explain.Request{{Method: "GET", URL: long, Result: "other", Owner: ref, Why: long}},
-		}},
-	}
 	return w
 }
 
-var pages = []string{"/", "/fleet", "/object?kind=Ingress&namespace=shop&name=x", "/request?url=https%3A%2F%2Fshop.example.org%2F"}
+var pages = []string{"/", "/fleet"}
 
 // TestBrowserShowsPagesOnAPhone: nothing is wider than the screen, however long the names are.
 func TestBrowserShowsPagesOnAPhone(t *testing.T) {
@@ -172,7 +161,7 @@ func TestBrowserFollowsTheColourScheme(t *testing.T) {
 		if isDark := strings.HasPrefix(back, "rgb(1"); isDark != dark {
 			t.Errorf("dark %v: the background is %s", dark, back)
 		}
-		for _, target := range []string{"/", pages[3]} {
+		for _, target := range pages {
 			must(t, p.Open(ctx, url+target))
 			var worst struct {
 				Ratio float64
@@ -271,7 +260,6 @@ func TestConsoleScreenshots(t *testing.T) {
 		{"console.png", "/", browser.Options{Width: 1280, Height: 900}},
 		{"console-dark.png", "/", browser.Options{Width: 1280, Height: 900, Dark: true}},
 		{"console-phone.png", "/", browser.Options{Width: 390, Height: 844, Phone: true}},
-		{"console-object.png", pages[3], browser.Options{Width: 1280, Height: 900}},
 		{"console-fleet.png", "/fleet", browser.Options{Width: 1280, Height: 900}},
 	} {
 		p := open(t, b, ctx, c.options, url+c.target)

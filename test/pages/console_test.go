@@ -18,13 +18,10 @@ import (
 	"github.com/routesrv/routesrv/app/console"
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/poller"
-	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -38,8 +35,6 @@ type world struct {
 	view     fleet.View
 	viewErr  error
 	asked    []string // states of the fleet
-	held     *shadowdiff.Comparison
-	explains *explain.Explanation
 }
 
 func newWorld() *world {
@@ -62,10 +57,7 @@ func (w *world) config() console.Config {
 			defer w.mu.Unlock()
 			return append([]poller.Problem(nil), w.problems...)
 		},
-		Held:          func(context.Context) (*shadowdiff.Comparison, error) { return w.held, nil },
 		AcceptCommand: "routesrv accept",
-		Explain:       func(context.Context, explain.Query) (*explain.Explanation, error) { return w.explains, nil },
-		Match:         func(context.Context, url.Values) (*report.Report, error) { return nil, console.ErrNoTable },
 		Fleet: func(_ context.Context, q fleet.Query) (fleet.View, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -172,11 +164,10 @@ func TestOverviewShowsTheTrialProxyAndTakeovers(t *testing.T) {
 
 func TestWithoutAFleetThePageSaysSo(t *testing.T) {
 	cfg := newWorld().config()
-	cfg.Fleet, cfg.Explain, cfg.Problems, cfg.Relay = nil, nil, nil, true
+	cfg.Fleet, cfg.Problems, cfg.Relay = nil, nil, true
 	h := handler(cfg)
 	wants(t, get(t, h, "/"), "No fleet is known", "relay")
 	wants(t, get(t, h, "/fleet"), "No fleet is known")
-	wants(t, get(t, h, "/object?kind=Ingress&name=x"), "A relay knows no objects")
 }
 
 // hostile are texts that do harm if they are not escaped.
@@ -192,7 +183,7 @@ func TestHostileNamesStayTexts(t *testing.T) {
 		w.problems = append(w.problems, problem(s, s, rules.Error, s))
 		w.view.Clients = append(w.view.Clients, fleet.Client{
 			ID: s, Kind: fleet.Kind(s), Pod: s, Node: s, Zone: s, Version: s, Mode: s, Address: s, Replica: s, Relay: s, State: fleet.Rejected, Reason: s,
-			Figures: &fleet.Figures{Refused: map[string]uint64{s: 1}},
+			MetricsError: s,
 		})
 		w.view.Zones = append(w.view.Zones, fleet.Group{Name: s, Counts: fleet.Counts{Rejected: 1}})
 		w.view.Versions = w.view.Zones
@@ -206,27 +197,11 @@ func TestHostileNamesStayTexts(t *testing.T) {
 	w.state.Guard = api.Guard{Held: true, Reason: guard.Code(all), Detail: all, Digest: table.Digest{1}}
 	w.state.Trial = &api.Trial{Build: all, Silent: all, Failed: []api.TrialFailure{{Text: all, Verdict: all, Words: all}}}
 	w.state.Takeovers = []api.Takeover{{From: kube.Ref{Kind: kube.Kind(all), Namespace: all, Name: all}, To: kube.Ref{Kind: kube.KindIngress, Namespace: all, Name: all}, Example: all}}
-	ref := kube.Ref{Kind: kube.KindIngress, Namespace: all, Name: all}
-	w.explains = &explain.Explanation{
-		Query: explain.Query{Kind: kube.KindIngress, Namespace: all, Name: all}, Result: "error", Cause: all, Advice: all, Total: 1,
-		Objects: []explain.Object{{
-			Owner: ref, Selection: all, Changed: all, Problems: []explain.Problem{{What: all, Do: all, Route: all}},
-			Routes:   []explain.Route{{ID: all, Predicates: all, Filters: all, Backend: all, State: explain.StateLeftOut, Why: all, Main: true}},
-			Services: []explain.Service{{Namespace: all, Name: all, Exists: true, Ports: []string{all}, Zones: map[string]int{all: 1}}},
-			Hosts:    []explain.Host{{Host: all, Others: []kube.Ref{ref}}}, Requests: []explain.Request{{Method: all, URL: all, Result: "other", Owner: ref, Why: all}},
-		}},
-	}
-	w.explains.Objects[0].Fleet = &explain.Share{Holders: 28, Clients: 30}
 	cfg := w.config()
 	cfg.Name, cfg.Version = all, all
 	h := handler(cfg)
-	wants(t, get(t, h, "/object?kind=ingress&name=x"), "28 of 30 clients")
-	query := url.Values{"namespace": {all}, "kind": {all}, "severity": {all}, "reason": {all}, "q": {all}, "state": {all}, "zone": {all}, "version": {all},
-		"url": {all}, "method": {all}, "headers": {all}, "from": {all}, "at": {all}}.Encode()
-	for _, target := range []string{
-		"/", "/?" + query, "/fleet", "/fleet?" + query,
-		"/object?kind=ingress&name=x", "/object?" + query, "/request?" + query,
-	} {
+	query := url.Values{"namespace": {all}, "q": {all}, "state": {all}}.Encode()
+	for _, target := range []string{"/", "/?" + query, "/fleet", "/fleet?" + query} {
 		_, body, header := answer(h, loopback("GET", target, nil))
 		lacks(t, body, `<script>document`, "<img", "<svg onload", `href="javascript:`, `<title></title>`, "\u202e", "\x1b")
 		if n := strings.Count(body, "<script"); n != 1 {
@@ -250,7 +225,7 @@ func TestProblemsAreChosenByTheQuery(t *testing.T) {
 	h := handler(w.config())
 	for target, want := range map[string]string{
 		"/": "cart search global wallet", "/?namespace=shop": "cart search", "/?namespace=": "cart search global wallet", "/?namespace=-": "global",
-		"/?severity=warning": "search global", "/?q=WALLET": "wallet", "/?namespace=shop&q=odd": "search", "/?kind=RouteGroup": "", "/?q=nothing": "",
+		"/?q=warning": "search global", "/?q=WALLET": "wallet", "/?namespace=shop&q=odd": "search", "/?q=RouteGroup": "", "/?q=nothing": "",
 	} {
 		body := get(t, h, target)
 		var got []string
@@ -288,10 +263,7 @@ func TestListsAreBounded(t *testing.T) {
 		}
 	}
 	body := get(t, h, "/")
-	wants(t, body, "1 to 50 of 5\u202f000", `rel="next"`, "4\u202f988 more")
-	body = get(t, h, "/?from=4951")
-	wants(t, body, "4\u202f951 to 5\u202f000 of 5\u202f000", `rel="prev"`)
-	lacks(t, body, `rel="next"`)
+	wants(t, body, "4\u202f900 more. ", "4\u202f988 more")
 	wants(t, get(t, h, "/fleet"), "200 of 5\u202f000 shown")
 	if status, _, _ := answer(h, loopback("GET", "/?q="+strings.Repeat("x", 9000), nil)); status != http.StatusRequestURITooLong {
 		t.Errorf("a long query gets %d", status)
@@ -315,14 +287,13 @@ func TestTheFleetIsAskedOnceForManyPages(t *testing.T) {
 // TestProxyThatRefusesRoutesIsNotGreen: neither on the tile nor in the lists, although it holds the current table. The overview
 // shows the replicas side by side.
 func TestProxyThatRefusesRoutesIsNotGreen(t *testing.T) {
-	n := func(v uint64) *uint64 { return &v }
 	w := newWorld()
 	w.view = fleet.View{
 		Counts: fleet.Counts{Current: 2, Silent: 1}, Total: 3,
 		Clients: []fleet.Client{
-			{ID: "ingress/old", State: fleet.Current, Kind: fleet.Sidecar, Figures: &fleet.Figures{Routes: n(1000), RefusedNew: 4}},
-			{ID: "ingress/new", State: fleet.Current, Kind: fleet.Sidecar, Figures: &fleet.Figures{Routes: n(500)}},
-			{ID: "ingress/gone", State: fleet.Silent, Kind: fleet.Sidecar, Figures: &fleet.Figures{Routes: n(100000)}},
+			{ID: "ingress/old", State: fleet.Current, Kind: fleet.Sidecar, Refused: 4},
+			{ID: "ingress/new", State: fleet.Current, Kind: fleet.Sidecar},
+			{ID: "ingress/gone", State: fleet.Silent, Kind: fleet.Sidecar},
 		},
 		Replicas: []fleet.Replica{
 			{Name: "routesrv-0", Self: true, Clients: 3, Table: &fleet.Table{Revision: 41}}, {Name: "routesrv-1", Address: "10.0.0.7:9911", Table: &fleet.Table{Revision: 42}},
@@ -349,13 +320,13 @@ func TestFleetShowsWhoLags(t *testing.T) {
 	}
 	h := handler(w.config())
 	body := get(t, h, "/")
-	wants(t, body, "1 rejected", "296 of 300 clients current", "the guard holds it", "3 tables, for 1\u00a0min", "10.0.0.7:9911: connection refused", `href="fleet?zone=b"`, `href="clients?id=ingress%2fproxy-7"`)
-	body = get(t, h, "/fleet?zone=b")
-	wants(t, body, "proxy-8", "10.2.0.9 skipper", "inferred")
+	wants(t, body, "1 rejected", "296 of 300 clients current", "the guard holds it", "3 tables, for 1\u00a0min", "10.0.0.7:9911: connection refused", `href="fleet?q=b"`, `href="clients?id=ingress%2fproxy-7"`)
+	body = get(t, h, "/fleet?q=v2")
+	wants(t, body, "proxy-8")
 	lacks(t, body, "proxy-7")
+	wants(t, get(t, h, "/fleet"), "10.2.0.9 skipper", "inferred")
 	lacks(t, get(t, h, "/fleet?state=rejected"), "proxy-8")
-	body = get(t, h, "/fleet?zone=")
-	wants(t, body, "In zone <strong>(none)</strong>", "No client matches the filter", `name="zone" value=""`)
+	wants(t, get(t, h, "/fleet?q=nowhere"), "No client matches the filter")
 	w.viewErr = fmt.Errorf("no answer of anybody")
 	h = handler(w.config())
 	wants(t, get(t, h, "/"), "The fleet could not be asked: no answer of anybody", "12\u202f408 routes")
@@ -378,7 +349,7 @@ func TestOverviewShowsHistoryAndSteering(t *testing.T) {
 	handler(cfg).ServeHTTP(answer, loopback(http.MethodGet, "/", nil))
 	body := answer.Body.String()
 	for _, want := range []string{
-		"Frozen and pinned", "namespace shop", "Changes of objects", `href="history/42"`, "Ingress shop/cart", "6 more objects", `class="bad" x="95.8`, "steered",
+		"Frozen and pinned", "namespace shop", "Changes of objects", `href="history/42"`, "Ingress shop/cart", "6 more objects", "steered",
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %q in\n%s", want, body)

@@ -1,7 +1,6 @@
 package programs_test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -291,8 +290,7 @@ func TestNothingInThePlaceOfAFileIsInTheWay(t *testing.T) {
 	}
 }
 
-// TestFIFOInPlaceOfSettingsIsNoHang: a FIFO in place of a certificate is a clear error, and a signal ends the wait for a
-// configuration file.
+// TestFIFOInPlaceOfSettingsIsNoHang: a FIFO in place of a certificate or the configuration is a clear error.
 func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	path := binary(t, "dataplane-client")
 	fifo := filepath.Join(t.TempDir(), "fifo")
@@ -300,37 +298,13 @@ func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"--upstream-tls=ca=" + fifo}, {"--upstream-tls=cert=" + fifo + ",key=" + fifo},
+		{"--upstream-tls=ca=" + fifo}, {"--upstream-tls=cert=" + fifo + ",key=" + fifo}, {"-config-file=" + fifo},
 	} {
 		cmd := exec.CommandContext(t.Context(), path, append([]string{"--mode=Exec", "--upstream=https://localhost"}, args...)...)
 		out, err := cmd.CombinedOutput()
 		if err == nil || cmd.ProcessState.ExitCode() != program.ExitUnusable || !bytes.Contains(out, []byte("FIFO")) {
 			t.Errorf("%s: %v, want the file and that it is a FIFO:\n%s", args[0], err, out)
 		}
-	}
-	cmd := exec.CommandContext(t.Context(), path, "--config-file", fifo)
-	errs, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	// The program waits in open(2) once this end can be opened, so by then it handles signals.
-	w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	said, err := bufio.NewReader(errs).ReadString('\n')
-	if err != nil || !strings.Contains(said, "read") {
-		t.Errorf("it said %q (%v)", said, err)
-	}
-	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != program.ExitUnusable {
-		t.Errorf("it ended with %v", err)
 	}
 }
 

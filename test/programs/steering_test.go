@@ -148,7 +148,8 @@ func TestABadChangeIsRolledBack(t *testing.T) {
 	if said := w.run(0, "log", w.server.Support); !strings.Contains(said, "Ingress shop/cart changed") {
 		t.Errorf("log says\n%s", said)
 	}
-	if said := w.run(1, "diff", w.server.Support, good, "now"); !strings.Contains(said, "/good") || !strings.Contains(said, "/bad") || strings.Contains(said, "/pay") {
+	bad := fmt.Sprint(w.entryBefore("shop/cart") + 1)
+	if said := w.run(0, "show", w.server.Support, bad); !strings.Contains(said, "/good") || !strings.Contains(said, "/bad") || strings.Contains(said, "/pay") {
 		t.Errorf("show says\n%s", said)
 	}
 	cart := []string{"rollback", good, "--object=Ingress/shop/cart", "--why=checkout is broken", "--by=ann"}

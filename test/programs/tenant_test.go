@@ -98,7 +98,7 @@ func TestTenantReachesNothingThroughTheProxy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, err := programs.Do(r, ""); err != nil || a.Status != http.StatusMethodNotAllowed {
+		if a, err := programs.Do(r, ""); err != nil || a.Status != http.StatusNotFound {
 			t.Errorf("%s /guard/accept through the proxy: %d %s (%v)", method, a.Status, a.Body, err)
 		}
 	}

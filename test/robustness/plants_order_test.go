@@ -57,8 +57,8 @@ func ofOrder() []Plant {
 			Edits: []Edit{
 				{
 					File: "dataplane/fetch.go",
-					Old:  "\ta := s.answerOf(resp, sent, time.Now())\n",
-					New: "\ta := s.answerOf(resp, sent, time.Now())\n\tif planted.On(\"tag-before-body\") && resp.StatusCode < 300 {\n" +
+					Old:  "\ta := s.answerOf(resp, time.Now())\n",
+					New: "\ta := s.answerOf(resp, time.Now())\n\tif planted.On(\"tag-before-body\") && resp.StatusCode < 300 {\n" +
 						"\t\tplanted.Remember(a.etag.Text)\n\t}\n",
 				},
 				{
@@ -69,8 +69,8 @@ func ofOrder() []Plant {
 				},
 				{
 					File: "dataplane/commit.go",
-					Old:  "\t\treturn e.Tag.Digest == c.Sent\n",
-					New:  "\t\treturn e.Tag.Digest == c.Sent || planted.On(\"tag-before-body\")\n",
+					Old:  "\treturn len(c.Names) > 0 && (e.Known && e.Tag.Digest == c.Sent ||",
+					New:  "\treturn len(c.Names) > 0 && (planted.On(\"tag-before-body\") || e.Known && e.Tag.Digest == c.Sent ||",
 				},
 			},
 		},

@@ -33,7 +33,6 @@ func (s *stage) shoot(ctx context.Context, b *browser.Browser, out string) error
 		{"console", url + "/", "document.querySelector('.problems')", 0, desk},
 		{"console-phone", url + "/", "document.querySelector('.problems')", 1100, phone},
 		{"console-fleet", url + "/fleet", "document.querySelector('h1')", 0, desk},
-		{"console-object", url + "/object?kind=Ingress&namespace=checkout&name=express", "document.querySelector('.answer')", 0, desk},
 	}
 	for _, p := range calm {
 		if err := s.take(ctx, b, p, out); err != nil {
@@ -43,7 +42,7 @@ func (s *stage) shoot(ctx context.Context, b *browser.Browser, out string) error
 	for _, ref := range lost(2) {
 		s.cluster.Delete(ref)
 	}
-	return s.take(ctx, b, picture{"console-held", url + "/", "document.querySelector('#guard .counts')", 1050, desk}, out)
+	return s.take(ctx, b, picture{"console-held", url + "/", "document.querySelector('#guard .accept')", 1050, desk}, out)
 }
 
 // take takes one picture.

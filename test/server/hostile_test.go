@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -47,12 +49,13 @@ func mustRoutes(t *testing.T, text string) table.List {
 	return all.Routes()
 }
 
-// otherServer is a route server of another kind with a table that never changes.
+// otherServer is a route server of another kind with a table that never changes. Its ETag is the SHA-256 of the text, as of the reference.
 func otherServer(t *testing.T, text string) (address string) {
 	t.Helper()
+	tag := fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(text)))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Etag", `"v1"`)
-		if r.Header.Get("If-None-Match") == `"v1"` {
+		w.Header().Set("Etag", tag)
+		if r.Header.Get("If-None-Match") == tag {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}

@@ -40,7 +40,7 @@ func TestRelayServesTheTableOfItsUpstream(t *testing.T) {
 		cfg.MaxStreams = 10
 	}, root.main)
 	f.ready()
-	f.eventually("a stream", func() bool { return strings.Contains(f.metrics(), "dataplane_stream_connected 1") })
+	f.eventually("a stream", func() bool { return strings.Contains(f.metrics(), `dataplane_transport{transport="stream"} 1`) })
 	want, got := root.get("/routes"), f.get("/routes")
 	if got.body != want.body || got.header.Get("Etag") != want.header.Get("Etag") || got.header.Get("X-Relay") != "yes" {
 		t.Errorf("serves %v\n%s\nwant %v\n%s", got.header, got.body, want.header, want.body)

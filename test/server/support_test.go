@@ -186,7 +186,7 @@ func TestNothingIsAcceptedOverTCP(t *testing.T) {
 	for _, header := range [][]string{nil, {"Host: LOCALHOST"}, {"Host: routesrv.example.org"}, {"X-Forwarded-For: 127.0.0.1"}, {"Origin: http://localhost"}} {
 		for _, method := range []string{"POST", "GET", "PUT"} {
 			got := f.request(method, f.support, "/guard/accept?by=kubernetes-admin&why=x&digest="+digest, header...)
-			if got.status != http.StatusMethodNotAllowed || !strings.Contains(got.body, "routesrv accept DIGEST") {
+			if got.status != http.StatusNotFound {
 				t.Errorf("%s %v: %d %q", method, header, got.status, got.body)
 			}
 		}

@@ -49,9 +49,6 @@ func TestTakeoversOverHTTP(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &r); err != nil || status != http.StatusOK || r.Schema != takeover.Schema || len(r.Takeovers) != 1 {
 		t.Errorf("status %d, %v, %s", status, err, text)
 	}
-	if _, text = f.takeovers("?format=markdown", greedy); !strings.HasPrefix(text, "| request | goes from | to | routes |") {
-		t.Errorf("as Markdown:\n%s", text)
-	}
 	if _, text = f.takeovers("", strings.ReplaceAll(greedy, "search.example.org", "nobody.example.org")); text != "no request of another owner changes its route\n" {
 		t.Errorf("a host that nobody has: %s", text)
 	}

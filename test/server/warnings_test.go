@@ -15,7 +15,6 @@ import (
 	"github.com/routesrv/routesrv/app/cli"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
-	"github.com/routesrv/routesrv/app/query"
 )
 
 // besides are the places of commands for one server: its support listener and its control socket.
@@ -26,10 +25,9 @@ type besides struct {
 	posted atomic.Int32
 }
 
-func (*besides) Define(*options.Flags)   {}
-func (*besides) Certificates() query.TLS { return query.TLS{} }
-func (*besides) Args() string            { return "" }
-func (*besides) Close()                  {}
+func (*besides) Define(*options.Flags) {}
+func (*besides) Args() string          { return "" }
+func (*besides) Close()                {}
 func (b *besides) Clusters(args []string) ([]cli.Cluster, []string, error) {
 	r := cli.Replica{Name: "a", Support: &cli.Listener{URL: "http://" + b.f.support, Transport: b.f.client.Transport}}
 	r.Post = func(ctx context.Context, path string, form url.Values) ([]byte, error) {

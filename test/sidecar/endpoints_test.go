@@ -20,7 +20,9 @@ func TestListenersAnswerWhatIsListedAndNothingElse(t *testing.T) {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
 			h := handlers[e.Listener]
 			if e.Listener == httpserve.ControlListener {
-				h = operator(s.ControlHandler())
+				if h = operator(s.ControlHandler()); !slices.Contains(e.Methods, method) {
+					continue // as on the support listener
+				}
 			}
 			got := ask(h, method, asked(e.Path)).Code
 			if got == http.StatusNotFound && e.Path != "/guard/held" { // where nothing is held

@@ -69,8 +69,8 @@ func TestHeldSwitchIsAcceptedOverTheSocketOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.RemoteAddr = "10.2.0.99:1234"
-		if got := serve(p.SupportHandler(), r); got.Code != http.StatusMethodNotAllowed {
-			t.Errorf("over TCP: status %d, want 405", got.Code)
+		if got := serve(p.SupportHandler(), r); got.Code != http.StatusNotFound {
+			t.Errorf("over TCP: status %d, want 404", got.Code)
 		}
 		wrong := strings.Repeat("0", 63) + "1"
 		if got := p.admin(http.MethodPost, "/guard/accept?digest="+wrong); got.Code != http.StatusConflict {

@@ -21,7 +21,6 @@ import (
 	"github.com/routesrv/routesrv/app/events"
 	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/app/sidecar"
-	"github.com/routesrv/routesrv/app/tracing"
 	"github.com/routesrv/routesrv/app/webhook"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/kube"
@@ -155,7 +154,6 @@ func serverSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
 	cluster.NewMetrics(registry)
 	events.NewMetrics(registry)
-	tracing.NewMetrics(registry)
 	if _, err := documentedServer(registry); err != nil {
 		return nil, err
 	}
@@ -246,7 +244,7 @@ const relayIntro = `
 const webhookIntro = `
 ## Series of the webhook
 
-` + "`routesrv webhook`" + ` also has the series about connections and the source.
+` + "`routesrv webhook`" + ` also has the series about connections, the source and reads.
 
 `
 

@@ -43,7 +43,6 @@ var kustomizations = []string{
 	"deploy/testdata/dataplane-policy",
 	"deploy/testdata/sidecar-loopback",
 	"deploy/testdata/exec-only",
-	"deploy/testdata/sidecar-tls",
 	"deploy/testdata/values",
 	"examples/gitops/clusters/example",
 	"examples/cluster",

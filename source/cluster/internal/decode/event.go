@@ -47,8 +47,7 @@ type Events struct {
 	buf     json.RawMessage
 }
 
-// NewEvents returns a reader of events about objects of the kind. An event of more than limit bytes fails with
-// [ErrTooLarge].
+// NewEvents returns a reader of events about objects of the kind. An event of more than limit bytes fails with [ErrTooLarge].
 func NewEvents(kind kube.Kind, body io.Reader, limit int64) *Events {
 	allowed := &io.LimitedReader{R: body}
 	return &Events{kind: kind, text: json.NewDecoder(allowed), allowed: allowed, limit: limit}

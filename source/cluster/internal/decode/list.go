@@ -21,9 +21,8 @@ type head struct {
 	noItems          bool   // a list in JSON without an array of items; in protobuf an empty list has no field for them
 }
 
-// check returns an error if the head is not the head of a list of the kind. A proxy between this process and the
-// API server can answer 200 with some other object. Such an answer has no objects of the kind, so accepting it would
-// remove all of them.
+// check returns an error if the head is not the head of a list of the kind. A proxy between this process and the API server
+// can answer 200 with some other object. Such an answer has no objects of the kind, so accepting it would remove all of them.
 func (h *head) check(kind kube.Kind) error {
 	list, version := string(kind)+"List", kind.APIVersion()
 	switch {

@@ -1,12 +1,11 @@
-// Package decode decodes what the Kubernetes API sends: lists, streams of events and single objects, in JSON and,
-// except for streams, in protobuf. It makes no request, logs nothing and has no clock.
+// Package decode decodes what the Kubernetes API sends: lists, streams of events and single objects, in JSON and, except for
+// streams, in protobuf. It makes no request, logs nothing and has no clock.
 //
 // A [Walker] walks a list without decoding its items, so that the caller need not decode items that it already knows.
-// [Events] does the same for the stream of a watch. [Object] decodes one item of either; only it turns bytes into
-// objects.
+// [Events] does the same for the stream of a watch. [Object] decodes one item of either; only it turns bytes into objects.
 //
-// The package does not trust its input. A body that is truncated, of another kind or has wrong lengths is an error, and
-// costs at most as much memory as its size.
+// The package does not trust its input. A body that is truncated, of another kind or has wrong lengths is an error, and costs
+// at most as much memory as its size.
 package decode
 
 import (
