@@ -129,12 +129,11 @@ type jsonTLS struct {
 	SecretName string   `json:"secretName"`
 }
 
-func slimTLS(in []*jsonTLS, nulls *Nulls) []TLS {
-	var out []TLS
+func secrets(in []*jsonTLS, nulls *Nulls) (names []string) {
 	for _, t := range entries(nulls, "spec.tls", in) {
-		out = append(out, TLS{SecretName: t.SecretName})
+		names = append(names, t.SecretName)
 	}
-	return out
+	return names
 }
 
 // entries yields the entries of a list at a place, except nulls, whose places it adds.
@@ -216,7 +215,7 @@ func (i jsonIngress) slim() Object {
 	o.Spec = &IngressSpec{
 		IngressClassName: i.Spec.IngressClassName,
 		DefaultBackend:   i.Spec.DefaultBackend.slim(),
-		TLS:              slimTLS(i.Spec.TLS, &o.Nulls),
+		Secrets:          secrets(i.Spec.TLS, &o.Nulls),
 	}
 	for _, r := range entries(&o.Nulls, "spec.rules", i.Spec.Rules) {
 		rule := IngressRule{Host: r.Host, HTTP: r.HTTP != nil}
@@ -254,7 +253,7 @@ func (r jsonRouteGroup) slim() Object {
 			Backends:        r.Spec.Backends,
 			DefaultBackends: r.Spec.DefaultBackends,
 			Routes:          r.Spec.Routes,
-			TLS:             slimTLS(r.Spec.TLS, &o.Nulls),
+			Secrets:         secrets(r.Spec.TLS, &o.Nulls),
 		}
 	}
 	return o

@@ -139,11 +139,6 @@ type Intent struct {
 	DefaultFilters *DefaultFilters
 }
 
-// SameAs reports whether both hold identical objects in the same order. It compares pointers: O(objects), no allocation.
-func (i *Intent) SameAs(o *Intent) bool {
-	return slices.Equal(i.Ingresses, o.Ingresses) && slices.Equal(i.RouteGroups, o.RouteGroups) && i.DefaultFilters == o.DefaultFilters
-}
-
 // Backends is the part of a [Snapshot] with the current destinations of traffic. It is immutable.
 type Backends struct {
 	Services []*Service
@@ -151,12 +146,6 @@ type Backends struct {
 	// Endpoints and EndpointSlices: the source fills the requested one, or both.
 	Endpoints      []*Endpoints
 	EndpointSlices []*EndpointSlice
-}
-
-// SameAs reports whether both hold identical objects in the same order. It compares pointers: O(objects), no allocation.
-func (b *Backends) SameAs(o *Backends) bool {
-	return slices.Equal(b.Services, o.Services) && slices.Equal(b.Endpoints, o.Endpoints) &&
-		slices.Equal(b.EndpointSlices, o.EndpointSlices)
 }
 
 // Of returns the objects of some services.
@@ -251,7 +240,9 @@ func (s *Snapshot) SameObjects(o *Snapshot) bool {
 	if s == o || s == nil || o == nil {
 		return s == o
 	}
-	return s.Intent.SameAs(&o.Intent) && s.Backends.SameAs(&o.Backends) && slices.Equal(s.Namespaces, o.Namespaces) &&
+	return slices.Equal(s.Ingresses, o.Ingresses) && slices.Equal(s.RouteGroups, o.RouteGroups) && s.DefaultFilters == o.DefaultFilters &&
+		slices.Equal(s.Services, o.Services) && slices.Equal(s.Endpoints, o.Endpoints) &&
+		slices.Equal(s.EndpointSlices, o.EndpointSlices) && slices.Equal(s.Namespaces, o.Namespaces) &&
 		slices.EqualFunc(s.Bad, o.Bad, func(a, b BadObject) bool { return a.Ref == b.Ref && a.Err.Error() == b.Err.Error() })
 }
 

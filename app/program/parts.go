@@ -46,8 +46,7 @@ func NewLogger(cfg options.Log, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// NewSource returns the source for the configuration, and one word for the origin of its objects. It reads standard input if a
-// manifest path is "-". The error names the flag or the file that cannot be used.
+// NewSource returns the source for the configuration, and one word for the origin of its objects.
 func NewSource(cfg options.Source, stdin io.Reader, log *slog.Logger, reg prometheus.Registerer) (source poller.Source, origin string, err error) {
 	if cfg.DefaultFiltersDir != "" {
 		cfg.Filters = manifests.NewFilterFolder(cfg.DefaultFiltersDir, log).Add
@@ -92,11 +91,11 @@ type transport struct {
 	*httpserve.Reloaded[*http.Transport]
 }
 
-// NewTransport returns the transport for a dataplane.Client. It reads the files now, which can fail, and reloads them when they
-// change. If the new content cannot be read, the previous content stays in use. It ignores environment variables for proxies.
+// NewTransport returns the transport for a dataplane.Client. It reads the files now, and again when they change; if that fails, the
+// previous content stays in use. It ignores environment variables for proxies.
 //
-// It connects to address, HOST:PORT, for one of several addresses of a name, and verifies the certificate for the host in the URL of each
-// request. An empty address means the address in the URL. It registers the series of expiry times with reg, unless reg is nil.
+// It connects to address, HOST:PORT, instead of the one in the URL, unless it is empty, and verifies the certificate for the host in the
+// URL. It registers the series of expiry times with reg, unless reg is nil.
 func NewTransport(address string, files options.TLSFiles, log *slog.Logger, reg prometheus.Registerer) (http.RoundTripper, error) {
 	if (files.Cert == "") != (files.Key == "") {
 		return nil, errors.New("client certificate: set both the certificate and its key")

@@ -225,13 +225,9 @@ func balanced(e endpoint) eskip.LBEndpoint {
 
 // plainURL reports whether a URL remains the same when a zone is added and removed.
 func plainURL(url string) bool {
-	for i := range len(url) {
-		c := url[i]
-		if (c < 'a' || c > 'z') && (c < '-' || c > ':') && c != '[' && c != ']' { // - . / digits :
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(url, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '-' || c > ':') && c != '[' && c != ']' // - . / digits :
+	})
 }
 
 // mergedSlices are all slices of one service that list ports, in the order of the snapshot.

@@ -140,6 +140,11 @@ func (s *search) find() {
 		}
 		c.routes = append(c.routes, r)
 		c.hosts, c.anyHost = append(c.hosts, hosts...), c.anyHost || hosts == nil
+		for _, h := range hosts {
+			if _, known := s.first[h]; !known && to.Name != "" && brought == "" {
+				s.first[h] = cause{to, r.Id}
+			}
+		}
 	}
 	for was, is := range table.Changes(s.before.Routes, s.after.Routes) {
 		var before, now *eskip.Route
@@ -166,15 +171,6 @@ func (s *search) find() {
 		}
 	}
 	// A route of no object, such as the catch-all of a host, is the doing of the first object with a changed route of that host.
-	for _, c := range s.changes {
-		for _, r := range c.routes {
-			for _, h := range s.hostsOf(r) {
-				if _, known := s.first[h]; !known {
-					s.first[h] = cause{c.to, r.Id}
-				}
-			}
-		}
-	}
 	for _, r := range nobodys {
 		by := cause{to: s.after.Owner.Of(r.Id)}
 		for _, h := range s.hostsOf(r) {
