@@ -53,8 +53,7 @@ const (
 type Options struct {
 	ForwardBackendURL string // -forward-backend-url
 
-	// DisabledFilters are the names of -disabled-filters. The others are names that a custom build of Skipper knows; their
-	// arguments are not checked.
+	// DisabledFilters are not known. The arguments of extra filters and predicates are not checked.
 	DisabledFilters, ExtraFilters, ExtraPredicates []string
 
 	// Zone finds time zones like time.LoadLocation, which reads files. If it is nil, every name is valid.
@@ -274,12 +273,10 @@ func checkFields(r *eskip.Route) (wrong error) {
 	return wrong
 }
 
-// expressionArgs is how many arguments a predicate with a field has; the last one is an expression. Only routes of programs
-// have it in the list of predicates.
+// expressionArgs is the number of arguments, the last an expression, of predicates that programs leave in the list.
 var expressionArgs = map[string]int{"Host": 1, "PathRegexp": 1, "HeaderRegexp": 2}
 
-// plainExpression reports whether an expression certainly compiles, as those of compilers do, in a tenth of the time of
-// compiling it.
+// plainExpression reports whether an expression certainly compiles, in a tenth of the time of compiling it.
 func plainExpression(expr string) bool {
 	plain := func(c rune) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '-' <= c && c <= '9' || c == '_' || c == '|' // - . / and digits

@@ -15,21 +15,14 @@ import (
 // Danger is a rule for arguments that pass every check of a proxy and then end its process, block it, or exhaust its memory or
 // a core, again after each restart. The compiler leaves such routes out, and a data plane removes them from fetched tables.
 type Danger struct {
-	Filters []string // names of the filters
-	Rule    string   // what an argument must be: a clause
-	Effect  string   // what happens otherwise, in which proxies
-	// Seen means that the effect was observed. Otherwise it follows from the use of the argument, and only useless values are
-	// refused.
-	Seen bool
-
-	// mistake returns what is wrong with the arguments, or "". count is the number of filters with this name in the route so far.
-	mistake func(args []any, count int) string
+	Filters []string                // names of the filters
+	Rule    string                  // what an argument must be: a clause
+	mistake func(args []any) string // what is wrong with the arguments, or ""
 }
 
 // Limits of the rules. They are far above the values used in practice.
 const (
-	// maxHits is the largest rate limit of a group, and maxClientHits that of each client: a proxy allocates 24 bytes for each
-	// hit with the first request.
+	// maxHits is for groups, maxClientHits for each client: a proxy allocates 24 bytes for each hit.
 	maxHits       = 10_000_000
 	maxClientHits = 1_000_000
 	// maxWindow is the longest window for which ten windows, the interval of the clean-up, do not overflow a duration.
@@ -43,86 +36,41 @@ const (
 )
 
 var dangers = []Danger{
-	{
-		Filters: []string{"admissionControl"}, Seen: true,
-		Rule:    "argument 3 (interval) must be at least 1ms",
-		Effect:  "zero or less ends the process as soon as the route is applied; far below a millisecond keeps a core busy",
-		mistake: func(args []any, _ int) string { return admissionControl(args) },
-	},
-	{
-		Filters: []string{"compress"}, Seen: true,
-		Rule:    "argument 1 (level), if it is a number, must not be below zero",
-		Effect:  "the first client that accepts br ends the process",
-		mistake: func(args []any, _ int) string { return within(args, 0, "level", 0, math.MaxInt64) },
-	},
-	{
-		Filters: []string{"ratelimit"}, Seen: true,
-		Rule:    "argument 1 (requests) must be between 0 and 10000000",
-		Effect:  "with -enable-ratelimits, the first request takes 24 bytes for each; below zero, requests hang",
-		mistake: func(args []any, _ int) string { return within(args, 0, "number of requests", 0, maxHits) },
-	},
-	{
-		Filters: []string{"clientRatelimit", "localRatelimit"}, Seen: true,
-		Rule: "argument 1 (requests) must be between 0 and 1000000, and argument 2 (window) at least 1ms and at most 29 years",
-		Effect: "with -enable-ratelimits, each client takes 24 bytes for each request; below zero, the second request hangs; other " +
-			"windows keep a core busy permanently",
-		mistake: func(args []any, _ int) string { return clientLimit(args, 0) },
-	},
-	{
-		Filters: []string{"clusterRatelimit", "backendRatelimit"},
-		Rule:    "argument 2 (requests) must be between 0 and 10000000",
-		Effect:  "as ratelimit, in proxies that share their limits in a swarm",
-		mistake: func(args []any, _ int) string { return within(args, 1, "number of requests", 0, maxHits) },
-	},
-	{
-		Filters: []string{"clusterClientRatelimit"},
-		Rule:    "argument 2 (requests) must be between 0 and 1000000, and argument 3 (window) at least 1ms and at most 29 years",
-		Effect:  "as clientRatelimit, in proxies that share their limits in a swarm",
-		mistake: func(args []any, _ int) string { return clientLimit(args, 1) },
-	},
-	{
-		Filters: []string{"chunks", "backendChunks"},
-		Rule:    "argument 1 (bytes) must be at most 67108864",
-		Effect:  "each request takes a buffer of this size, outside of the code that recovers from a panic",
-		mistake: func(args []any, _ int) string { return within(args, 0, "number of bytes", math.MinInt64, maxChunk) },
-	},
-	{
-		Filters: []string{"basicAuth"},
-		Rule:    "argument 1 (file) must not be a folder, or within /dev, /proc or /sys",
-		Effect:  "applying the route reads without end, waits, or ends the process",
-		mistake: func(args []any, _ int) string { return readable(args) },
-	},
-	{
-		Filters: []string{"teeLoopback"}, Seen: true,
-		Rule:   "a route may have it 3 times",
-		Effect: "each copy of a request meets the filters again, so one request becomes thousands and takes gigabytes",
-		mistake: func(_ []any, count int) string {
-			if count > maxTees {
-				return fmt.Sprintf("it occurs %d times in one route, and copies of requests multiply", count)
-			}
-			return ""
-		},
-	},
+	{[]string{"admissionControl"}, "argument 3 (interval) must be at least 1ms", admissionControl},
+	{[]string{"compress"}, "argument 1 (level), if it is a number, must not be below zero", within(0, "level", 0, math.MaxInt64)},
+	{[]string{"ratelimit"}, "argument 1 (requests) must be between 0 and 10000000", within(0, "number of requests", 0, maxHits)},
+	{[]string{"clientRatelimit", "localRatelimit"}, "argument 1 (requests) must be between 0 and 1000000, " +
+		"and argument 2 (window) at least 1ms and at most 29 years", clientLimit(0)},
+	{[]string{"clusterRatelimit", "backendRatelimit"}, "argument 2 (requests) must be between 0 and 10000000",
+		within(1, "number of requests", 0, maxHits)},
+	{[]string{"clusterClientRatelimit"}, "argument 2 (requests) must be between 0 and 1000000, " +
+		"and argument 3 (window) at least 1ms and at most 29 years", clientLimit(1)},
+	{[]string{"chunks", "backendChunks"}, "argument 1 (bytes) must be at most 67108864",
+		within(0, "number of bytes", math.MinInt64, maxChunk)},
+	{[]string{"basicAuth"}, "argument 1 (file) must not be a folder, or within /dev, /proc or /sys", readable},
+	{[]string{tee}, "a route may have it 3 times", func([]any) string { return "" }}, // see Survives
 }
+
+const tee = "teeLoopback"
 
 // Dangers returns the rules, for documents. The caller must not change them.
 func Dangers() []Danger { return dangers }
 
-// Survives returns an error that names the filter if no proxy would survive the filters of a route: it creates them for any
-// backend.
+// Survives returns an error that names the filter if no proxy would survive the filters, for any backend.
 func Survives(filters []*eskip.Filter) error {
-	for i, f := range filters {
+	tees := 0
+	for _, f := range filters {
 		at := slices.IndexFunc(dangers, func(d Danger) bool { return slices.Contains(d.Filters, f.Name) })
 		if at < 0 {
 			continue
 		}
-		count := 1
-		for _, before := range filters[:i] {
-			if before.Name == f.Name {
-				count++
+		wrong := dangers[at].mistake(f.Args)
+		if f.Name == tee {
+			if tees++; tees > maxTees {
+				wrong = fmt.Sprintf("it occurs %d times in one route, and copies of requests multiply", tees)
 			}
 		}
-		if wrong := dangers[at].mistake(f.Args, count); wrong != "" {
+		if wrong != "" {
 			return fmt.Errorf("filter %s: %s; %s", f, wrong, dangers[at].Rule)
 		}
 	}
@@ -130,35 +78,37 @@ func Survives(filters []*eskip.Filter) error {
 }
 
 // within checks a number, without its fraction. A proxy refuses other types, or they have another meaning.
-func within(args []any, at int, what string, least, most int64) string {
-	if at >= len(args) {
-		return ""
-	}
-	n, ok := Number(args[at])
-	if ok && (math.Trunc(n) < float64(least) || math.Trunc(n) > float64(most)) {
-		return fmt.Sprintf("the %s %v is out of bounds", what, args[at])
-	}
-	return ""
-}
-
-// clientLimit checks the requests at a position, and the window that follows. Numbers are seconds there.
-func clientLimit(args []any, at int) string {
-	if wrong := within(args, at, "number of requests", 0, maxClientHits); wrong != "" {
-		return wrong
-	}
-	if at++; at >= len(args) {
-		return ""
-	}
-	if n, ok := Number(args[at]); ok {
-		if n = math.Trunc(n); n < 1 || n > maxWindow.Seconds() {
-			return fmt.Sprintf("the window of %v seconds is out of bounds", args[at])
+func within(at int, what string, least, most int64) func([]any) string {
+	return func(args []any) string {
+		if at >= len(args) {
+			return ""
+		}
+		n, ok := Number(args[at])
+		if ok && (math.Trunc(n) < float64(least) || math.Trunc(n) > float64(most)) {
+			return fmt.Sprintf("the %s %v is out of bounds", what, args[at])
 		}
 		return ""
 	}
-	if d, err := time.ParseDuration(fmt.Sprint(args[at])); err == nil && (d < minTick || d > maxWindow) {
-		return fmt.Sprintf("the window %q is out of bounds", args[at])
+}
+
+// clientLimit checks the requests at a position, and the window that follows. Numbers are seconds there.
+func clientLimit(at int) func([]any) string {
+	hits, window := within(at, "number of requests", 0, maxClientHits), at+1
+	return func(args []any) string {
+		if wrong := hits(args); wrong != "" || window >= len(args) {
+			return wrong
+		}
+		if n, ok := Number(args[window]); ok {
+			if n = math.Trunc(n); n < 1 || n > maxWindow.Seconds() {
+				return fmt.Sprintf("the window of %v seconds is out of bounds", args[window])
+			}
+			return ""
+		}
+		if d, err := time.ParseDuration(fmt.Sprint(args[window])); err == nil && (d < minTick || d > maxWindow) {
+			return fmt.Sprintf("the window %q is out of bounds", args[window])
+		}
+		return ""
 	}
-	return ""
 }
 
 var folders = strings.Fields("/ /bin /boot /etc /home /lib /lib64 /media /mnt /opt /root /run /sbin /srv /tmp /usr /var")
@@ -217,8 +167,7 @@ type Killer struct {
 	Err error // names the filter and the mistake
 }
 
-// killers returns the routes of t that no proxy survives, sorted by id, except those that t shares with checked. It parses only
-// routes with a hint.
+// killers returns the routes that no proxy survives, sorted by id. It parses only routes with a hint.
 func killers(checked, t *table.Table) (found []Killer) {
 	var before table.List
 	if checked != nil {

@@ -106,8 +106,7 @@ func instant(a any, zone *time.Location) (time.Time, error) {
 	return t, nil
 }
 
-// Cron parses the minute, hour, day, month and weekday of a Cron predicate: *, or numbers and ranges. Bit n of a set stands for
-// n.
+// Cron parses a Cron predicate: five fields of *, or numbers and ranges. Bit n of a set stands for n.
 func Cron(text string) (sets [5]uint64, err error) {
 	fields := strings.Fields(text)
 	if len(fields) != len(sets) {

@@ -248,11 +248,7 @@ func Number(a any) (float64, bool) {
 
 // IsName reports whether a text has only letters, digits, dots, dashes and underscores, and does not end with a dot.
 func IsName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if c != '.' && c != '-' && c != '_' && !('0' <= c && c <= '9') && !('a' <= c && c <= 'z') && !('A' <= c && c <= 'Z') {
-			return false
-		}
-	}
-	return s != "" && !strings.HasSuffix(s, ".")
+	return s != "" && !strings.HasSuffix(s, ".") && !strings.ContainsFunc(s, func(c rune) bool {
+		return c != '_' && (c < '-' || c > '9' || c == '/') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') // from - . / to digits
+	})
 }

@@ -92,8 +92,7 @@ func (c *Compiler) derive(base *Result, s *kube.Snapshot) *change {
 
 const maxBatch = 8000
 
-// changed returns the list of routes of a state, derived from the one before. Deletions come last, because only then are the
-// unused ids known.
+// changed derives the list of routes of a state. Deletions come last, because only then are the unused ids known.
 func changed(before table.List, c *change) table.List {
 	gone, fresh := c.differing()
 	var texts rules.Texts

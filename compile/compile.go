@@ -41,8 +41,7 @@ type Result struct {
 	state *state
 }
 
-// Compiler compiles snapshots with one set of options. Latest and Known are safe for concurrent use; the other methods are not.
-// After a panic it discards its cached results.
+// Compiler compiles snapshots with one set of options. Only Latest and Known are safe for concurrent use.
 type Compiler struct {
 	set    *rules.Set
 	fixed  *rules.Unit // the routes of the options
@@ -116,8 +115,7 @@ func known(recent []*Result, s *kube.Snapshot) *Result {
 // Latest returns the result of the last call of Compile, or nil before the first one.
 func (c *Compiler) Latest() *Result { return c.latest.Load() }
 
-// Known returns the result of one of the last builds, of a snapshot with the same objects, without problems; nil if there is
-// none.
+// Known returns the result of one of the last builds with the same objects, without problems; nil if there is none.
 func (c *Compiler) Known(s *kube.Snapshot) *Result { return known(c.builds(), s) }
 
 // Beside compiles another snapshot with the same options. It changes nothing, and its cost is proportional to the differences.
@@ -181,8 +179,7 @@ func (c *Compiler) OwnersOf(ids []string) map[string]kube.Ref {
 	return owners
 }
 
-// OwnerOf returns the owner of a route of the table; of a catch-all it is the oldest object with the host. ok is false if no
-// object has the id.
+// OwnerOf returns the owner of a route of the table, if it has one; of a catch-all it is the oldest object with the host.
 func (r *Result) OwnerOf(id string) (owner kube.Ref, ok bool) {
 	c, ok := r.claimOf(id)
 	if !ok || c.section.object == nil {

@@ -73,8 +73,7 @@ func KeepServices(now *kube.Backends, kept map[kube.ServiceKey]*KeptService) (*k
 	return next, kept
 }
 
-// withoutReused returns the service without the addresses that now have other users. Services of one namespace may share their
-// pods: an address that both had before is not reused.
+// withoutReused drops addresses that now have other users, unless services of one namespace shared them before.
 func (k *KeptService) withoutReused(key kube.ServiceKey, users map[netip.Addr][]kube.ServiceKey) *KeptService {
 	reused := make(map[netip.Addr]bool)
 	eachAddress(&k.Backends, func(_ kube.ServiceKey, a netip.Addr) {

@@ -36,7 +36,6 @@ func (b *body) table(d *table.Decoder) (digest table.Digest, f *Error) {
 	return digest, f
 }
 
-// delta reads a delta.
 func (b *body) delta() (d *table.Delta, f *Error) {
 	f = b.read(ReasonDelta, func(r io.Reader) (err error) {
 		d, err = table.ReadDelta(r, b.limit)
@@ -45,8 +44,7 @@ func (b *body) delta() (d *table.Delta, f *Error) {
 	return d, f
 }
 
-// read passes the decoded body to consume, whose error has the given reason unless the transfer is the cause. The digest shows
-// whether the body is whole.
+// read passes the decoded body to consume, whose error has the given reason unless the transfer is the cause.
 func (b *body) read(reason Reason, consume func(io.Reader) error) *Error {
 	if length := b.resp.ContentLength; length > b.limit {
 		return failf(ReasonTooLarge, "%d bytes announced, limit %d", length, b.limit)
@@ -82,7 +80,6 @@ func reasoned(reason Reason, err error) *Error {
 	return failf(reason, "%w", err)
 }
 
-// decoder returns a reader of the decoded body.
 func (b *body) decoder(raw io.Reader) (io.ReadCloser, error) {
 	switch encoding := strings.ToLower(b.resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
@@ -127,43 +124,23 @@ func (l *limited) tooLarge() error {
 	return fmt.Errorf("%w: more than %d bytes", table.ErrTooLarge, l.limit)
 }
 
-// The defaults of Config.MaxBytes.
-const (
-	// growth is how many times larger than the last table the next one may be.
-	growth = 4
-	// leastMaxBytes is the minimum limit, however small the last table is.
-	leastMaxBytes = 64 << 20
-	// memoryShare is the divisor of Config.Memory for one table.
-	memoryShare = 4
-)
+// memoryShare is the divisor of Config.Memory for one table.
+const memoryShare = 4
 
-// limit returns the current maximum size of a table in bytes: Config.MaxBytes, or a limit derived from the last table and the
-// memory. A table of the size of the last one, plus half, is never too large because of the memory alone. While another table is
-// held, which takes memory, too, the limit is lower.
+// limit returns the current maximum size of a table in bytes. A table of the size of the last one, plus half, is never too large
+// because of the memory alone.
 func (c *Client) limit() int64 {
-	var last, held int64
-	if t := c.publisher.Table(); t != nil {
-		last = int64(t.Bytes())
+	if c.cfg.MaxBytes > 0 {
+		return c.cfg.MaxBytes
 	}
-	if h := c.publisher.Held(); h != nil {
-		held = int64(h.Table.Bytes())
-	}
-	limit := c.cfg.MaxBytes
-	if limit == 0 {
-		limit = derivedLimit(last, c.cfg.Memory)
-	}
-	return max(min(limit, last+last/2), limit/2, limit-held)
-}
-
-func derivedLimit(last, memory int64) int64 {
 	limit := int64(defaultMaxBytes)
-	if last > 0 {
-		limit = max(growth*last, leastMaxBytes)
+	if c.cfg.Memory > 0 {
+		limit = min(limit, c.cfg.Memory/memoryShare)
 	}
-	if memory > 0 {
-		limit = min(limit, memory/memoryShare)
+	if t := c.publisher.Table(); t != nil {
+		limit = max(limit, int64(t.Bytes())*3/2)
 	}
-	return max(limit, last+last/2)
+	return limit
 }
 
 // complete adds the server to an error, and the limit and the remedy if it is about a size. It returns nil for nil.

@@ -23,8 +23,7 @@ func (c *Client) decoder(seen tables, limit int64) *table.Decoder {
 	return d
 }
 
-// named reports whether the ETag of a 304 names the candidate; sole means that the request named no other table, so that an answer
-// without an ETag means this one.
+// named reports whether a 304 names the candidate; without an ETag it means the sole one that the request named.
 func named(c *publish.Candidate, e api.Entity, sole bool) bool {
 	return len(c.Names) > 0 && (e.Known && e.Tag.Digest == c.Sent || e.Text == "" && sole)
 }
@@ -74,7 +73,6 @@ func (c *Client) offer(seen tables, next *publish.Candidate) (result string) {
 	}
 }
 
-// applied logs that another table is served.
 func (c *Client) applied() {
 	s := c.publisher.Served()
 	c.cfg.Metrics.show(s)
@@ -127,7 +125,6 @@ func timeOf(seen tables, a *answer, read, now time.Time) time.Time {
 	}
 }
 
-// build creates the table of an answer.
 func (c *Client) build(seen tables, a *answer, at time.Time) (*table.Table, *Error) {
 	if a.delta != nil {
 		return applyDelta(seen, a, at, c.limit())
@@ -217,13 +214,11 @@ func (c *Client) Accept(a publish.Acceptance) (*table.Table, error) {
 	return t, err
 }
 
-// describe returns the log attributes of a table.
 func describe(t *table.Table) []any {
 	return []any{"routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(), "revision", t.Revision()}
 }
 
-// LogPartsLeftOut is the log message about parts of a server's text that are no routes: Skipper's route server prints some texts
-// that no reader can parse. The other routes are used.
+// LogPartsLeftOut is the log message about parts that are no routes: Skipper's route server prints texts that no reader parses.
 const LogPartsLeftOut = "parts of the table are no routes and were left out"
 
 // LogKillersLeftOut is the log message about routes that no proxy would survive.
@@ -235,8 +230,7 @@ type leftOut struct {
 	count int
 }
 
-// noteLeftOut reports what was left out of the table of an answer, with the killers among its routes, and returns how many routes
-// of the server that were.
+// noteLeftOut reports what was left out of the table of an answer, killers included, and returns how many routes that were.
 func (c *Client) noteLeftOut(a *answer, t *table.Table, killers []catalogue.Killer) int {
 	parts, first := 0, []table.LeftOut(nil)
 	if a.decoder != nil {

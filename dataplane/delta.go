@@ -42,7 +42,6 @@ func (t tables) canonical() bool {
 	return !slices.ContainsFunc(t.all(), func(c *publish.Candidate) bool { return c.Sent != c.Table.Digest() })
 }
 
-// countVerified counts the verified content of an answer.
 func (m *Metrics) countVerified(a *answer) {
 	switch {
 	case a.notModified:

@@ -86,7 +86,6 @@ type Error struct {
 // Error returns what failed, with the URL.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %v", e.URL, e.Err) }
 
-// attrs returns the attributes for the log.
 func (e *Error) attrs() []any {
 	attrs := []any{"url", e.URL, "reason", string(e.Reason), "error", e.Err}
 	if e.stack != nil {
@@ -103,8 +102,7 @@ func failf(reason Reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
-// logAgain is how long a message with the same cause is not logged again: a server can cause events several times a second,
-// indefinitely.
+// logAgain is how long a message is not logged again for the same cause: a server can cause events several times a second.
 const logAgain = 5 * time.Minute
 
 // dedupLogger logs recurring messages once in logAgain for each cause, and otherwise at debug level. It is safe for concurrent use.

@@ -37,8 +37,7 @@ type answer struct {
 	origin      string
 }
 
-// NewTransport returns a transport whose waits and reads are all limited, without TLS settings and without a proxy. The deadline
-// of the exchange applies in any case.
+// NewTransport returns a transport whose waits and reads are all limited, without TLS settings and without a proxy.
 func NewTransport() *http.Transport {
 	return &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
@@ -91,8 +90,7 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen tables,
 
 // Opinion is a server's answer to a question about a table.
 type Opinion struct {
-	// Keep means that a client with the table should keep it: the server has it, too, or the table may be newer than the
-	// server's.
+	// Keep means that a client with the table should keep it: the server has it, or it may be newer than the server's.
 	Keep bool
 	// Digest and Revision identify the table that it would send otherwise.
 	Digest   table.Digest

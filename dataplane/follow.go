@@ -81,8 +81,7 @@ func (c *Client) follow(ctx context.Context) *ending {
 	return end
 }
 
-// openAny tries the servers until one opens a stream. If none does, the ending has the reason. With Auto it lets polling decide
-// about the health of a reachable server.
+// openAny tries the servers until one opens a stream. With Auto, polling decides about the health of a reachable server.
 func (c *Client) openAny(ctx context.Context) (*subscription, *ending) {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -209,7 +208,6 @@ func (c *Client) onEvent(ctx context.Context, st *subscription, e event) *ending
 	return nil
 }
 
-// onDelta handles a delta.
 func (c *Client) onDelta(st *subscription, e event) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -276,8 +274,7 @@ func (c *Client) onCurrent(st *subscription, e event) *ending {
 	return nil
 }
 
-// onFetch fetches a table to which no delta leads. All clients may get this event at the same time, so those that have a table
-// wait a moment.
+// onFetch fetches a table to which no delta leads. All clients may get this event, so those that have a table wait a moment.
 func (c *Client) onFetch(ctx context.Context, st *subscription, e event) *ending {
 	var wait time.Duration
 	if c.Current() != nil {
@@ -299,8 +296,7 @@ func (c *Client) onFetch(ctx context.Context, st *subscription, e event) *ending
 	return c.place(st)
 }
 
-// place checks whether the client and the stream still refer to the same table, after an answer that did not come over the
-// stream. The caller holds polling.
+// place checks whether client and stream still refer to the same table, after another answer. The caller holds polling.
 func (c *Client) place(st *subscription) *ending {
 	switch {
 	case c.servers[c.current] != st.server:
@@ -329,7 +325,6 @@ func (c *Client) handleEvent(st *subscription, a *answer, read func() *Error) (r
 	return "", failf(ReasonProtocol, "tables were accepted faster than one could be applied")
 }
 
-// rejected records that data from a stream does not verify.
 func (c *Client) rejected(st *subscription, f *Error) *ending {
 	c.cfg.Metrics.fetches.WithLabelValues(resultRejected).Inc()
 	if slices.Contains(verifyReasons, f.Reason) {
@@ -339,8 +334,7 @@ func (c *Client) rejected(st *subscription, f *Error) *ending {
 	return &ending{reason: endRejected, failed: true, refetch: true, wait: c.afterBroken(st)}
 }
 
-// afterBroken returns how long to wait after a lost connection, with jitter, because all clients of the server may lose theirs at
-// once.
+// afterBroken returns how long to wait after a lost connection, with jitter: all clients of a server may lose theirs at once.
 func (c *Client) afterBroken(st *subscription) time.Duration {
 	d := st.retry
 	if d == 0 {

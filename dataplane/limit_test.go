@@ -1,49 +1,39 @@
-//go:build !race
-
 package dataplane_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
 )
 
-// TestTableThatGrowsAtOnceIsTakenByANewProcess: compared with a small table 80 MiB are suspicious, and the error says what to do.
-// A new process has no table to compare with.
-func TestTableThatGrowsAtOnceIsTakenByANewProcess(t *testing.T) {
+// TestLimitFollowsFromTheMemory: a table has a quarter of it, or one and a half times the size of the last one; the error has the
+// limit and what to do.
+func TestLimitFollowsFromTheMemory(t *testing.T) {
 	w := newWorld(t, 1)
 	w.cfg.StateDir = ""
 	w.cfg.Guard.MaxLoss = 1
-	w.cfg.Timeout = 10 * time.Minute // this test is not about time
+	w.cfg.Memory = 40 << 20
 	c := w.client()
-	small := newTable(t, 1, "a", "b")
-	w.servers[0].set(small)
+	sized := func(revision uint64, kib int) {
+		var doc strings.Builder
+		for i := range kib / 100 {
+			fmt.Fprintf(&doc, "r%d: Path(\"/%s\") -> <shunt>;\n", i, strings.Repeat("x", 100<<10))
+		}
+		w.servers[0].set(parseTable(t, doc.String(), revision))
+	}
+	sized(1, 9000)
 	mustPoll(t, c)
-
-	var doc strings.Builder
-	for i := range 800 {
-		fmt.Fprintf(&doc, "r%d: Path(\"/%s\") -> <shunt>;\n", i, strings.Repeat("x", 100<<10))
-	}
-	large := parseTable(t, doc.String(), 2)
-	w.servers[0].set(large)
+	sized(2, 15000)
 	failPoll(t, c, dataplane.ReasonTooLarge)
-	holds(t, c, small)
-	if err := c.Poll(context.Background()); err == nil || !strings.Contains(err.Error(), "--guard=max-bytes") ||
-		!strings.Contains(err.Error(), fmt.Sprint(64<<20)) {
-		t.Errorf("error %v, want the limit and the flag", err)
+	if text := c.Status().Servers[0].LastError; !strings.Contains(text, "--guard=max-bytes") {
+		t.Errorf("error %s, want what to do", text)
 	}
-	again := w.client()
-	mustPoll(t, again)
-	holds(t, again, large)
-	w.cfg.MaxBytes = 100 << 20
-	explicit := w.client()
-	w.servers[0].set(small)
-	mustPoll(t, explicit)
-	w.servers[0].set(large)
-	mustPoll(t, explicit)
-	holds(t, explicit, large)
+	sized(3, 13000)
+	mustPoll(t, c)
+	sized(4, 19000)
+	mustPoll(t, c)
+	w.cfg.MaxBytes = 10 << 20
+	failPoll(t, w.client(), dataplane.ReasonTooLarge)
 }

@@ -122,7 +122,6 @@ func (c *Client) step(ctx context.Context) (rested, due time.Time, failed bool) 
 	return now, due, failed
 }
 
-// afterStream decides how to continue after a stream has ended.
 func (c *Client) afterStream(now time.Time, end *ending) (due time.Time, failed bool) {
 	k := &c.transport
 	k.streamAt = now.Add(end.wait)

@@ -17,7 +17,6 @@ type tables struct{ publish.View }
 
 func (c *Client) tables() tables { return tables{c.publisher.View()} }
 
-// names returns the ETags for If-None-Match.
 func (t tables) names() []string {
 	var names []string
 	for _, c := range t.all() {
@@ -26,7 +25,6 @@ func (t tables) names() []string {
 	return names
 }
 
-// all returns the served and the held table, if they exist.
 func (t tables) all() (all []*publish.Candidate) {
 	if t.Served != nil {
 		all = append(all, &t.Served.Candidate)
@@ -83,8 +81,7 @@ func (c *Client) update(change func(*loopState)) {
 	change(&c.loop)
 }
 
-// Recheck asks Run for an early poll. It never blocks. Several requests before the poll count as one, and polls are at least a
-// second apart.
+// Recheck asks Run for an early poll, at most one a second. It never blocks.
 func (c *Client) Recheck() {
 	select {
 	case c.recheck <- struct{}{}:
@@ -92,23 +89,19 @@ func (c *Client) Recheck() {
 	}
 }
 
-// interval returns the jittered time between two rounds.
 func (c *Client) interval() time.Duration {
 	return time.Duration(float64(c.cfg.Interval) * (1 - jitter + 2*jitter*c.cfg.Random()))
 }
 
-// chance returns a random time up to most.
 func (c *Client) chance(most time.Duration) time.Duration {
 	return time.Duration(c.cfg.Random() * float64(most))
 }
 
-// using records the transport in use.
 func (c *Client) using(transport string) {
 	c.cfg.Metrics.using(transport)
 	c.update(func(l *loopState) { l.Transport = transport })
 }
 
-// inUse returns the server in use.
 func (c *Client) inUse() *server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,8 +109,7 @@ func (c *Client) inUse() *server {
 	return c.servers[max(i, 0)]
 }
 
-// namesOf returns the ETags of a table from a file, in the encodings that the client accepts: servers use only the digest and the
-// revision.
+// namesOf returns the ETags of a table from a file. Servers use only the digest and the revision.
 func namesOf(t *table.Table) []string {
 	zstd, gzip := api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Zstd}, api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Gzip}
 	return []string{zstd.String(), gzip.String()}
@@ -136,7 +128,6 @@ func (c *Client) Current() *table.Table { return c.publisher.Table() }
 // Publisher returns the publisher that judges and keeps the tables.
 func (c *Client) Publisher() *publish.Publisher { return c.publisher }
 
-// appliedOf describes the applied table.
 func appliedOf(s *publish.Served) *api.Applied {
 	a := &api.Applied{
 		Digest: s.Table.Digest(), Revision: s.Table.Revision(), Routes: s.Table.Len(), Bytes: s.Table.Bytes(), Origin: s.Origin,
@@ -190,22 +181,12 @@ var results = []string{
 
 // Metrics are the series of a Client.
 type Metrics struct {
-	fetches        *prometheus.CounterVec
-	fetchErrors    *prometheus.CounterVec
-	verifyFailures *prometheus.CounterVec
-	deltas         *prometheus.CounterVec
-	transport      *prometheus.GaugeVec
-	reconnects     *prometheus.CounterVec
-	received       prometheus.Counter
-	duration       prometheus.Histogram
-	failovers      prometheus.Counter
-	older          prometheus.Counter
-	publisher      *publish.Metrics
-	routes         prometheus.Gauge
-	leftOut        prometheus.Gauge
-	revision       prometheus.Gauge
-	stale          prometheus.Gauge
-	sourceRead     prometheus.Gauge
+	fetches, fetchErrors, verifyFailures, deltas, reconnects *prometheus.CounterVec
+	received, failovers, older                               prometheus.Counter
+	transport                                                *prometheus.GaugeVec
+	routes, leftOut, revision, stale, sourceRead             prometheus.Gauge
+	duration                                                 prometheus.Histogram
+	publisher                                                *publish.Metrics
 }
 
 // NewMetrics creates the series and registers them; a nil registerer leaves them unregistered.
@@ -240,14 +221,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // Publisher returns the series of the client's publisher.
 func (m *Metrics) Publisher() *publish.Metrics { return m.publisher }
 
-// using records the transport in use.
 func (m *Metrics) using(transport string) {
 	for _, t := range []string{transportStream, transportPoll} {
 		m.transport.WithLabelValues(t).Set(series.Bool(t == transport))
 	}
 }
 
-// show sets the gauges that mirror the applied table.
 func (m *Metrics) show(s *publish.Served) {
 	m.routes.Set(float64(s.Table.Len()))
 	m.revision.Set(float64(s.Table.Revision()))

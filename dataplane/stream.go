@@ -24,8 +24,7 @@ import (
 const (
 	// silence is how long a stream may be silent. A heartbeat comes every 15 s.
 	silence = 45 * time.Second
-	// patience is how long there may be no event, even if other data arrives: it is the time limit for a full table that waits
-	// for its turn or arrives slowly.
+	// patience is how long there may be no event, even if other data arrives, such as while a full table arrives slowly.
 	patience = 3 * time.Minute
 	// leastBusy is the minimum time for which a server that has reached its limit of streams is not asked for one.
 	leastBusy = 2 * time.Second
@@ -121,7 +120,6 @@ func checkStream(resp *http.Response) *Error {
 	}
 }
 
-// read reads events until the stream ends.
 func (st *subscription) read(ctx context.Context, resp *http.Response, c *Client) {
 	defer close(st.events)
 	defer func() { st.err = caught(recover(), st.err) }() // tables are parsed while they arrive
@@ -131,7 +129,6 @@ func (st *subscription) read(ctx context.Context, resp *http.Response, c *Client
 	st.err = watch.cause(ctx, st.forward(ctx, &body{resp: resp, limit: maxEvent}, watch))
 }
 
-// forward passes on events until the stream ends.
 func (st *subscription) forward(ctx context.Context, b *body, watch *watchdog) error {
 	from, err := b.decoder(watch)
 	if err != nil {
@@ -186,7 +183,6 @@ func (w *watchdog) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// event records that an event is complete.
 func (w *watchdog) event() { w.eventual.Reset(patience) }
 
 func (w *watchdog) stop() {

@@ -52,8 +52,7 @@ func (z Zone) Read() (string, error) {
 	}
 }
 
-// readZone returns the zone to request, empty for the full table, and logs the content of its file when that changes. The caller
-// holds polling.
+// readZone returns the zone to request, and logs the content of its file when that changes. The caller holds polling.
 func (c *Client) readZone() string {
 	zone, err := c.zone.Read()
 	text := zone

@@ -56,8 +56,7 @@ var backendNames = [...]string{
 	NetworkBackend: "network", ShuntBackend: "shunt", LoopBackend: "loopback", DynamicBackend: "dynamic", LBBackend: "lb", ForwardBackend: "forward",
 }
 
-// BackendTypeFromString is the inverse of [BackendType.String]. The empty string means network; for any other text it returns
-// -1.
+// BackendTypeFromString is the inverse of [BackendType.String]. The empty string means network; errors have the type -1.
 func BackendTypeFromString(s string) (BackendType, error) {
 	if s == "" {
 		return NetworkBackend, nil

@@ -94,8 +94,7 @@ func endpointScheme(s string) (string, error) {
 	return u.Scheme, nil
 }
 
-// usualEndpoint returns the parts of a text such as http://10.0.0.1:8080?zone=a, with or without port and zone: nearly all
-// endpoints have this form, for which net/url is slow.
+// usualEndpoint returns the parts of a text such as http://10.0.0.1:8080?zone=a, for which net/url is slow.
 func usualEndpoint(s string) (scheme, zone string, usual bool) {
 	scheme, rest, _ := strings.Cut(s, "://")
 	authority, zone, zoned := strings.Cut(rest, "?zone=")

@@ -109,14 +109,14 @@ type parser struct {
 	meaning    error // the first error that is not a syntax error
 
 	args   []token // of the current predicate or filter
-	memory *memory // nil: the caller keeps the results
+	memory *memory
 }
 
 // largeInput is the size in bytes from which strings are copied, so that a route does not keep its whole document in memory.
 const largeInput = 8 << 10
 
 func newParser(src string) *parser {
-	return &parser{lexer: lexer{src: src}, copies: len(src) >= largeInput, args: make([]token, 0, 4)}
+	return &parser{lexer: lexer{src: src}, copies: len(src) >= largeInput, memory: &memory{}}
 }
 
 // fail sets the error for the current token. Where the input may end, it reports an invalid token as such.
@@ -164,9 +164,6 @@ func (p *parser) accept(k tokenKind) bool {
 }
 
 func (p *parser) newRoute() *Route {
-	if p.memory == nil {
-		return &Route{}
-	}
 	r := p.memory.routes.next()
 	clear(r.Headers)
 	*r = Route{
@@ -177,10 +174,7 @@ func (p *parser) newRoute() *Route {
 }
 
 func (p *parser) call(name token) *Predicate {
-	c := &Predicate{}
-	if p.memory != nil {
-		c = p.memory.calls.next()
-	}
+	c := p.memory.calls.next()
 	c.Name, c.Args = p.text(name), p.arguments(c.Args[:0])
 	return c
 }

@@ -73,8 +73,7 @@ func (c *Clone) Do(routes []*Route) []*Route {
 	return out
 }
 
-// DoWithErrors returns the unchanged routes, followed by the edited form of each route that [Editor.DoWithErrors] would have
-// edited, with an id that begins with "clone_".
+// DoWithErrors appends what [Editor.DoWithErrors] would make of routes that it edits, with ids that begin with "clone_".
 func (c *Clone) DoWithErrors(routes []*Route) ([]*Route, []error) {
 	if c.reg == nil {
 		return routes, nil

@@ -29,8 +29,7 @@ func (info PrettyPrintInfo) arrow() string {
 	return "\n" + info.IndentStr + "-> "
 }
 
-// String prints routes as a document, one definition per line without a line feed at the end. A single route without id is
-// printed as an expression.
+// String prints routes as a document, one per line. A single route without id is printed as an expression.
 func String(routes ...*Route) string { return Print(PrettyPrintInfo{}, routes...) }
 
 // Print is [String] with a layout.
@@ -273,8 +272,7 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// closeAddress ends a string literal whose text is the last n bytes of dst. An address is printed unchanged if it parses as
-// itself and stays on one line, and otherwise escaped.
+// closeAddress ends a literal of n bytes. An address that does not parse as itself, on one line, is escaped.
 func closeAddress(dst []byte, n int) []byte {
 	text := dst[len(dst)-n:]
 	if readsAsItself(text) {

@@ -98,10 +98,7 @@ func (p *parser) addEndpoint(r *Route, t token, m *meaning) {
 	if m.endpointErr == nil {
 		m.endpointErr = err
 	}
-	ep := &LBEndpoint{}
-	if p.memory != nil {
-		ep = p.memory.endpoints.next()
-	}
+	ep := p.memory.endpoints.next()
 	ep.Address, ep.Zone = splitZone(text)
 	r.LBEndpoints = append(r.LBEndpoints, ep)
 }

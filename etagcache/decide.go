@@ -10,8 +10,7 @@ import (
 	"github.com/routesrv/routesrv/api"
 )
 
-// maxRanges is the maximum number of ranges in a request. Clients do not need many, and each adds a part to the answer: the whole
-// table is cheaper (RFC 9110 §14.2 and §17.15).
+// maxRanges is the maximum number of ranges in a request: each adds a part, and the whole table is cheaper (RFC 9110 §17.15).
 const maxRanges = 8
 
 // noTag is an entity tag that is never sent.
@@ -64,7 +63,6 @@ func (x *exchange) conditions() (h http.Header, tag api.Tag) {
 	return h, tag
 }
 
-// names reports whether a tag names the bytes that would be sent, by strong comparison.
 func (x *exchange) names(t api.NamedTag) bool {
 	return !t.Weak && t.Digest == x.variant.table.Digest() && t.Encoding == x.encoding
 }
@@ -103,8 +101,7 @@ func (x *exchange) confirm(named []api.NamedTag) (tag api.Tag, ok bool) {
 	return api.Tag{}, false
 }
 
-// notOlderThan reports whether the served table is certainly not older than the table that a client names: see the package
-// documentation. Without revisions, tables have no order, and none is older.
+// notOlderThan reports whether the served table is certainly not older than a named one: see the package documentation.
 func (c *Cache) notOlderThan(st *serving, t Claim) bool {
 	if candidate := st.read.Candidate; candidate != nil && t.Digest == candidate.Digest() {
 		return false // another replica has already published this table, so this replica's could be older
@@ -112,8 +109,7 @@ func (c *Cache) notOlderThan(st *serving, t Claim) bool {
 	return st.newest == 0 || t.Revision <= st.oldest || c.history.showed(t.Digest, t.Revision, st.version.readings.order)
 }
 
-// keep records a claim about a table that may be newer, and reports whether the client must keep it: not if the claim is refuted
-// or resolved.
+// keep records a claim about a table that may be newer, and reports whether the client must keep it.
 func (x *exchange) keep(t api.Tag) bool {
 	metrics := x.cache.cfg.Metrics
 	known, isNew := x.cache.claims.ask(Claim{t.Digest, t.Revision}, clientOf(x.r), x.cache.started.Load())
@@ -152,8 +148,7 @@ var preference = []encoding{zstandard, gzipped, identity}
 // (RFC 9110 §12.5.3). It is less than every weight that a client can give.
 const weightImplicit = 0.0001
 
-// negotiate returns the encoding for the values of Accept-Encoding. It returns identity for a header that is malformed or
-// excludes everything: a larger table is better than none.
+// negotiate returns the encoding for the values of Accept-Encoding; identity for a header that excludes everything.
 func negotiate(values []string, among []encoding) encoding {
 	weights := make(map[string]float64)
 	for _, value := range values {

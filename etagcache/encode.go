@@ -29,8 +29,7 @@ const (
 	zstdWindow = 1 << 20
 )
 
-// encodedBlock is a block in one encoding: deflate blocks that can appear anywhere in a stream, none of them marked as the last,
-// or a zstd frame.
+// encodedBlock is a block as deflate blocks, none of them marked as the last, or as a zstd frame.
 type encodedBlock struct {
 	data []byte
 	crc  uint32 // of the text
@@ -85,7 +84,6 @@ func (c *compressors) compress(text []byte, as encoding) []byte {
 	return bytes.Clone(out.Bytes())
 }
 
-// encodeOnce returns a text in an encoding, in one piece.
 func (c *compressors) encodeOnce(text []byte, e encoding) []byte {
 	if e == identity {
 		return text
@@ -98,8 +96,7 @@ func (c *compressors) encodeOnce(text []byte, e encoding) []byte {
 	return sum.appendTrailer(slices.Concat(gzipHeader, data))
 }
 
-// newlines are the separators between two blocks: a line feed as plain text, as a stored deflate block, and as a zstd frame with
-// a raw block.
+// newlines are the separators between two blocks: plain, as a stored deflate block, and as a zstd frame with a raw block.
 var newlines = [encodings][]byte{
 	identity:  []byte("\n"),
 	gzipped:   []byte("\x00\x01\x00\xfe\xff\n"),
@@ -152,8 +149,7 @@ const gzipTrailer = 5 + 4 + 4
 // newlineCRC is the checksum of the line feed between two blocks.
 var newlineCRC = crc32.ChecksumIEEE([]byte{'\n'})
 
-// checksum computes the checksum of a gzip member from the known checksums of its parts, without reading the bytes again. The
-// zero value is the checksum of no bytes.
+// checksum computes the checksum of a gzip member from the checksums of its parts. The zero value is the checksum of no bytes.
 type checksum struct {
 	crc  uint32
 	size uint32 // modulo 2^32, as the format requires
@@ -214,8 +210,7 @@ func (va *variant) raise(revision uint64) uint64 {
 // body returns the variant in an encoding. The first call for an encoding encodes the blocks that lack it.
 func (va *variant) body(e encoding) *body { return va.bodies[e]() }
 
-// delta leads from one table to the table of a variant, in all encodings. It is encoded on first demand, and shared by all
-// clients.
+// delta leads from one table to the table of a variant. It is encoded on first demand, and shared by all clients.
 type delta struct {
 	bodies [encodings]func() []byte
 	size   int // bytes of the JSON
@@ -224,8 +219,7 @@ type delta struct {
 // smallDelta is the size up to which a delta is sent over a stream although the table is smaller: a fetch would take longer.
 const smallDelta = 16 << 10
 
-// deltaFrom returns the delta from the named base to this zone's table. It returns nil if there is none, or if it would be larger
-// than the table and smallDelta. It is built once for all clients.
+// deltaFrom returns the delta from the named base to this zone's table, or nil if there is none that is worth it.
 func (x *exchange) deltaFrom(base table.Digest) *delta {
 	ids, ok := x.cache.history.since(base, x.zone, x.state.version.readings.order)
 	if !ok {
@@ -295,8 +289,7 @@ func (b *body) ReadAt(dst []byte, off int64) (n int, err error) {
 	return n, io.EOF
 }
 
-// content is the body of an answer. It is made when [http.ServeContent] first seeks in it: after it has decided that a body is
-// sent.
+// content is the body of an answer, made when [http.ServeContent] first seeks in it: after it has decided that a body is sent.
 type content struct {
 	body func() *body
 	*io.SectionReader

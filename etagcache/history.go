@@ -11,16 +11,14 @@ import (
 )
 
 const (
-	// maxHistory is how many digests are remembered, for full and zone tables together. With a change in every poll and four zones
-	// it covers five minutes; clients are behind by seconds.
+	// maxHistory is how many digests are remembered: five minutes with a change in every poll and four zones.
 	maxHistory = 512
 	// maxVersions is how many versions back deltas are possible. With a change in every poll that covers three minutes.
 	maxVersions = 64
 )
 
-// history remembers which tables this replica has served: a client that names one of them is certainly behind, however little is
-// known about the order of revisions. It also remembers the ids of the routes that differ between the last versions, but not
-// their old texts: a delta only contains texts of its target table. Therefore a history of 64 versions is nearly free.
+// history remembers which tables this replica has served: a client that names one of them is certainly behind. It also remembers
+// the ids of the routes that differ between the last versions, but not their old texts: a delta only has texts of its target.
 type history struct {
 	mu     sync.Mutex
 	served recent[table.Digest, servedTable]
@@ -41,7 +39,6 @@ type readings struct {
 	newest atomic.Uint64 // the highest Newest of the reads that showed the version; 0 before the first read
 }
 
-// add remembers a table of a version as the table of a zone.
 func (h *history) add(d table.Digest, zone string, s *readings) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -55,10 +52,8 @@ func (h *history) add(d table.Digest, zone string, s *readings) {
 	} // otherwise a zone of an old version was built late
 }
 
-// showed reports whether this replica served the table before the version with the given order, or beside it, and saw it in the
-// source at the revision or later. A higher revision may mean that the table came back and this replica has not seen that yet.
-//
-// It compares the order because a request may hold on to a version while the next one is published.
+// showed reports whether this replica served the table before the version with the given order, which may not be the current one,
+// or beside it, and saw it in the source at the revision or later. A higher revision may mean that the table came back.
 func (h *history) showed(d table.Digest, revision, order uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,8 +103,7 @@ func (h *history) record(before, now *table.Table, order uint64) {
 	maps.DeleteFunc(h.changed, func(_ string, at uint64) bool { return at <= h.floor })
 }
 
-// lastChange returns the number of the last version in which one of the routes was added, changed or removed. If none is
-// remembered, it returns the oldest version whose changes are.
+// lastChange returns the last version in which one of the routes changed, or the oldest version whose changes are known.
 func (h *history) lastChange(ids []string) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

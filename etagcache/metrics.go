@@ -13,23 +13,14 @@ import (
 
 // Metrics is created by NewMetrics. Use one Metrics for one Cache.
 type Metrics struct {
-	Responses       *prometheus.CounterVec // by code and encoding
-	SentBytes       *prometheus.CounterVec // by encoding; bodies only
-	EncodeDuration  prometheus.Histogram
-	Streams         prometheus.Gauge
-	StreamsRefused  prometheus.Counter
-	StreamsDropped  prometheus.Counter
-	StreamEvents    *prometheus.CounterVec // by event
-	StreamSentBytes prometheus.Counter
-	TableRoutes     prometheus.Gauge
-	TableBytes      *prometheus.GaugeVec // by encoding
-	TableStale      prometheus.Gauge
-	ReadRevision    prometheus.Gauge
-	Complete        prometheus.Gauge
-	LastRead        prometheus.Gauge
-	Claims          prometheus.Counter
-	OlderTables     prometheus.Counter
-	BrokenBodies    prometheus.Counter
+	Responses    *prometheus.CounterVec // by code and encoding
+	SentBytes    *prometheus.CounterVec // by encoding; bodies only
+	StreamEvents *prometheus.CounterVec // by event
+	TableBytes   *prometheus.GaugeVec   // by encoding
+
+	StreamsRefused, StreamsDropped, StreamSentBytes, Claims, OlderTables, BrokenBodies prometheus.Counter
+	Streams, TableRoutes, TableStale, ReadRevision, Complete, LastRead                 prometheus.Gauge
+	EncodeDuration                                                                     prometheus.Histogram
 }
 
 // NewMetrics creates the metrics and registers them with reg; nil registers nowhere. It panics if they are already registered.
@@ -104,12 +95,10 @@ const (
 // Order returns the number of the last version with the table, full or for a zone; 0 if the table is not remembered.
 func (c *Cache) Order(d table.Digest) uint64 { return c.history.order(d) }
 
-// Changed returns the number of a version since which these routes have not changed, as far as changes are remembered: a client
-// that holds that version or a later one has the current routes.
+// Changed returns a version since which these routes have not changed, so that its clients and later ones have them.
 func (c *Cache) Changed(ids []string) uint64 { return c.history.lastChange(ids) }
 
-// answered counts an answer with n bytes of a body, and reports what a GET of a table has shown. whole means that the body was
-// sent completely.
+// answered counts an answer, and reports what a GET of a table has shown. whole means that the body was sent completely.
 func (x *exchange) answered(status, n int, whole bool) {
 	x.cache.cfg.Metrics.observeResponse(status, x.encoding, n)
 	saw := x.cache.cfg.Saw

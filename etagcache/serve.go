@@ -64,14 +64,12 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 	x.serveContent(conditions, tag)
 }
 
-// show selects the table of a state for the answer.
 func (x *exchange) show(st *serving) {
 	x.state = st
 	x.variant = st.version.variant(x.zone)
 	x.revision = x.variant.revision.Load()
 }
 
-// empty answers without a table.
 func (x *exchange) empty(status int) {
 	x.w.Header().Set("Content-Length", "0")
 	x.w.Header().Set("Cache-Control", noStore)
@@ -79,7 +77,6 @@ func (x *exchange) empty(status int) {
 	x.answered(status, 0, true)
 }
 
-// headers sets the headers of every answer with a table.
 func (x *exchange) headers(etag, contentType string) {
 	h := x.w.Header()
 	h.Set("Content-Type", contentType)
@@ -147,12 +144,10 @@ func (x *exchange) serveDelta() bool {
 	return false
 }
 
-// bodyKey identifies the bytes that this client would be sent.
 func (x *exchange) bodyKey() bodyKey {
 	return bodyKey{clientOf(x.r), x.variant.table.Digest(), x.encoding}
 }
 
-// tag returns the variant's ETag with a rotation.
 func (x *exchange) tag(rotation uint32) api.Tag {
 	return api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision, Rotation: rotation, Encoding: x.encoding}
 }
@@ -166,8 +161,7 @@ func clientOf(r *http.Request) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// Limits for readers that stall. Such a reader holds a goroutine, a buffer, and the blocks of its table that newer tables do not
-// have.
+// Limits for readers that stall, with a goroutine, a buffer, and the blocks of their table.
 const (
 	// maxSilence is how long a reader may take for sendSize bytes of a body, or for one write on a stream.
 	maxSilence = 30 * time.Second
@@ -244,11 +238,9 @@ func (s *send) flush() {
 // maxBroken limits how many broken bodies are remembered; the oldest is forgotten first.
 const maxBroken = 4096
 
-// brokenBodies remembers the bodies whose writing failed: the peer cannot have all of them. It identifies clients by address,
-// because a Skipper opens a new connection for most requests and sends nothing else that distinguishes it.
-//
-// The rotation in the ETag of a body is higher than those under which it broke off, so a client with half a body cannot name the
-// whole one. A body that breaks off after the kernel took its last byte is not noticed. A restart empties it.
+// brokenBodies remembers the bodies whose writing failed. It identifies clients by address, because a Skipper opens a new
+// connection for most requests. The rotation in the ETag of a body is higher than those under which it broke off, so a client
+// with half a body cannot name the whole one. A body that breaks off after the kernel took its last byte is not noticed.
 type brokenBodies struct {
 	mu    sync.Mutex
 	known recent[bodyKey, uint32] // rotations
@@ -261,8 +253,7 @@ type bodyKey struct {
 	encoding encoding
 }
 
-// rotation returns the rotation of the next ETag: 0 if no body has broken off. A client that names a lower one, or no ETag at
-// all, may have half a body.
+// rotation returns the rotation of the next ETag. A client that names a lower one, or no ETag, may have half a body.
 func (b *brokenBodies) rotation(key bodyKey) uint32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

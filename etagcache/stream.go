@@ -22,8 +22,7 @@ const (
 	retrySpread = 4 * time.Second
 )
 
-// stream is a client that follows the table. It has no queue: it remembers the table that it sent last, and whenever it can
-// write, it sends the changes from there to the current table.
+// stream is a client that follows the table, without a queue: whenever it can write, it sends the changes since the last table.
 type stream struct {
 	cache *Cache
 	r     *http.Request
@@ -41,7 +40,6 @@ type said struct {
 	state string
 }
 
-// watch serves /routes/watch.
 func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 	h, refused := w.Header(), exchange{cache: c, w: w, r: r}
 	h.Set("Vary", "Accept-Encoding")
@@ -82,7 +80,6 @@ func (c *Cache) newStream(w http.ResponseWriter, r *http.Request) *stream {
 	return s
 }
 
-// begin sends status and headers.
 func (s *stream) begin(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", api.StreamType)
@@ -143,8 +140,7 @@ func (s *stream) step(st *serving) error {
 	return s.out.flush()
 }
 
-// update brings the client from its table, or from nil, to the table of x: it sends a delta if one exists, otherwise an event
-// that tells the client to fetch the table, whose encoded body all clients share.
+// update brings the client to the table of x, by a delta or by an event to fetch the table, whose body all clients share.
 func (s *stream) update(x *exchange, has *api.Tag) error {
 	var d *delta
 	if has != nil {
@@ -159,8 +155,7 @@ func (s *stream) update(x *exchange, has *api.Tag) error {
 	return s.out.flush()
 }
 
-// current sends an event with the table that the client now has and how fresh it is, unless only the time of the read has changed
-// since the last such event.
+// current sends an event with the table of the client and how fresh it is, unless only the time of the read has changed.
 func (s *stream) current(x *exchange) {
 	f := api.Current{Revision: s.has.Revision, Count: x.variant.table.Len(), SourceRead: x.state.sourceRead(), State: x.state.name()}
 	if x.kept {
@@ -183,7 +178,6 @@ func (s *stream) handOver(ctx context.Context) error {
 	return s.out.flush()
 }
 
-// spread returns a random part of d.
 func spread(d time.Duration) time.Duration { return time.Duration(rand.Float64() * float64(d)) }
 
 // streams counts the open streams, and ends them.
@@ -233,10 +227,9 @@ func (c *Cache) DrainStreams(window time.Duration) {
 	s.running.Wait()
 }
 
-// eventWriter writes the events of one stream. Errors are sticky: nothing is written after the first one, and flush returns it.
-//
-// A compressed stream is one endless gzip member. It consists of deflate blocks that were encoded once for all streams, and of
-// stored blocks for small texts, so a stream needs no compressor, which would take most of its memory.
+// eventWriter writes the events of one stream. Errors are sticky: nothing is written after the first one, and flush returns it. A
+// compressed stream is one endless gzip member of deflate blocks that were encoded once for all streams, and of stored blocks for
+// small texts, so it needs no compressor, which would take most of its memory.
 type eventWriter struct {
 	w        http.ResponseWriter
 	control  *http.ResponseController
@@ -251,7 +244,6 @@ func newEventWriter(w http.ResponseWriter, e encoding, m *Metrics) *eventWriter 
 	return &eventWriter{w: w, control: http.NewResponseController(w), encoding: e, metrics: m}
 }
 
-// begin removes the time limits of the listener, which are for requests that end.
 func (e *eventWriter) begin() {
 	_ = e.control.SetReadDeadline(time.Time{}) // a connection without deadlines has no limits to remove
 	if e.encoding == gzipped {
@@ -269,7 +261,6 @@ func (e *eventWriter) text(s string) {
 	e.buf = append(e.buf, s...)
 }
 
-// event adds an event with one line of data.
 func (e *eventWriter) event(name string, id *api.Tag, data string) {
 	e.head(name, id)
 	e.text("data: " + data + "\n\n")
@@ -284,7 +275,6 @@ func (e *eventWriter) head(name string, id *api.Tag) {
 	e.metrics.StreamEvents.WithLabelValues(name).Inc()
 }
 
-// delta adds a delta event.
 func (e *eventWriter) delta(d *delta, id *api.Tag) {
 	e.head(api.EventDelta, id)
 	e.text("data: ")

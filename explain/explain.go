@@ -33,8 +33,7 @@ type Query struct {
 	Host      string    `json:"host,omitempty"`
 }
 
-// ParseQuery parses user input: a kind and NAMESPACE/NAME, or one word: a host if it contains a dot or dash, otherwise the id
-// of a route.
+// ParseQuery parses a kind and NAMESPACE/NAME, a host, which has a dot or dash, or the id of a route.
 func ParseQuery(words ...string) (Query, error) {
 	switch len(words) {
 	case 1:
@@ -94,8 +93,7 @@ type Input struct {
 	// Served is the table that proxies get, which may be older than that result. Ignored unless HasServed.
 	Served    table.List
 	HasServed bool
-	// Hold is the current hold; nil if there is none. Then objects are explained as they are served, and compared with the
-	// newest read.
+	// Hold is the current hold, or nil. Objects are then explained as served, and compared with the newest read.
 	Hold *Hold
 	// Namespace and Selectors restrict what is read, as in the source.
 	Namespace string
@@ -130,8 +128,7 @@ type Explanation struct {
 // Object explains one object.
 type Object struct {
 	Owner kube.Ref `json:"owner"`
-	// Newest is the state of the object in the newest read if it is served in an earlier one: "deleted", "changed" or
-	// "without_endpoints".
+	// Newest is the newest state of an object that is served in an earlier one: deleted, changed or without_endpoints.
 	Newest string `json:"newest,omitempty"`
 	// Selected reports whether this route server serves the object; Selection is the reason.
 	Selected  bool       `json:"selected"`

@@ -160,22 +160,16 @@ func (x *explainer) checkAnnotations(owner kube.Ref, annotations kube.Pairs) {
 	}
 }
 
-func secretsOf(o kube.Object) (names []string) {
-	var all []kube.TLS
+func secretsOf(o kube.Object) []string {
 	switch o := o.(type) {
 	case *kube.Ingress:
 		if o.Spec != nil {
-			all = o.Spec.TLS
+			return kube.Distinct(o.Spec.Secrets)
 		}
 	case *kube.RouteGroup:
 		if o.Spec != nil {
-			all = o.Spec.TLS
+			return kube.Distinct(o.Spec.Secrets)
 		}
 	}
-	for _, t := range all {
-		if t.SecretName != "" && !slices.Contains(names, t.SecretName) {
-			names = append(names, t.SecretName)
-		}
-	}
-	return names
+	return nil
 }

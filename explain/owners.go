@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,8 +19,7 @@ type Owners struct {
 	inspect  func(kube.Ref) (compile.Inspection, bool)
 }
 
-// NewOwners returns the owners among the objects of snapshots, which may be nil. inspect decides which of several objects an id
-// belongs to, and may be nil.
+// NewOwners returns the owners among the objects of snapshots. inspect decides between several, and may be nil.
 func NewOwners(inspect func(kube.Ref) (compile.Inspection, bool), snapshots ...*kube.Snapshot) *Owners {
 	o := &Owners{byPrefix: make(map[string][]kube.Ref), inspect: inspect}
 	for i, s := range snapshots {
@@ -64,7 +64,7 @@ func (o *Owners) within(id string) (found []kube.Ref) {
 			continue
 		}
 		for _, ref := range o.byPrefix[id[:i]] {
-			if strings.HasPrefix(id[i:], "__") || ref.Kind == kube.KindIngress && customRoute(id[i+1:]) {
+			if strings.HasPrefix(id[i:], "__") || ref.Kind == kube.KindIngress && customRoute.MatchString(id[i+1:]) {
 				found = append(found, ref)
 			}
 		}
@@ -86,21 +86,8 @@ func spelt(ref kube.Ref, s *kube.Snapshot) (found []kube.Ref) {
 	return found
 }
 
-// customRoute reports whether a text begins like the id of a custom route after the name of its Ingress: NAME_NUMBER__.
-func customRoute(s string) bool {
-	for end := 0; ; {
-		next := strings.Index(s[end:], "__")
-		if next < 0 {
-			return false
-		}
-		end += next
-		front := strings.TrimRight(s[:end], "0123456789")
-		if len(front) < end && len(front) > 1 && front[len(front)-1] == '_' {
-			return true
-		}
-		end++
-	}
-}
+// customRoute matches the beginning of the id of a custom route after the name of its Ingress: NAME_NUMBER__.
+var customRoute = regexp.MustCompile(`^.+_[0-9]+__`)
 
 // Of returns the owner of a route. Its kind is empty if no object can have the route, or if several can and none has it now.
 func (o *Owners) Of(id string) shadowdiff.Owner {

@@ -21,8 +21,7 @@ type client struct {
 	mentioned bool    // its last report had a suspect
 }
 
-// keyOf returns the key of a client in the Registry: its id, or, without one, its address and its user agent. Only the latter has
-// a space.
+// keyOf returns the key of a client: its id, or, without one, its address and its user agent. Only the latter has a space.
 func keyOf(id string, address netip.Addr, agent string) string {
 	if id != "" {
 		return id
@@ -30,7 +29,6 @@ func keyOf(id string, address netip.Addr, agent string) string {
 	return address.String() + " " + printable(agent, maxAgent)
 }
 
-// is records the identity of a client.
 func (c *client) is(i Identity) {
 	c.interval = i.Interval
 	set(&c.Kind, i.Kind)
@@ -43,7 +41,6 @@ func (c *client) is(i Identity) {
 	set(&c.Mode, i.Mode)
 }
 
-// infer fills in the data of a client without an identity.
 func (c *client) infer(s Sighting) {
 	c.Kind, c.Inferred = Proxy, true
 	_, c.Version, _ = strings.Cut(c.key, " ")
@@ -70,14 +67,11 @@ func (c *client) pace() time.Duration {
 	}
 }
 
-// counts reports whether the client belongs to the fleet. An anonymous one-off request (e.g. curl) does not make it one, unless
-// it has an open stream.
+// counts reports whether the client belongs to the fleet. An anonymous one-off request makes none, unless it is a stream.
 func (c *client) counts() bool { return !c.once || c.streams > 0 }
 
-// silent reports whether nothing was heard for three intervals.
 func (c *client) silent(now time.Time) bool { return now.Sub(c.LastHeard) > 3*c.pace() }
 
-// reporting reports whether the client's last report is recent enough.
 func (c *client) reporting(now time.Time) bool {
 	return !c.Reported.IsZero() && now.Sub(c.Reported) <= 3*max(c.interval, ReportEvery)
 }
@@ -94,13 +88,11 @@ func (c *client) learn(now time.Time) {
 	}
 }
 
-// rejects reports whether the client has reported that it does not accept the table, and has not been seen with another one
-// since.
+// rejects reports whether the client has rejected the table, and has not been seen with another one since.
 func (c *client) rejects() bool {
 	return c.Reason != "" && (c.Holds == nil || !c.Holds.Since.After(c.Reported))
 }
 
-// report stores a report, with times of our clock.
 func (c *client) report(r *Report, now time.Time) {
 	c.LastHeard, c.Reported, c.Reason, c.Pre = now, now, r.Rejected, r.Pre
 	c.Refused, c.MetricsError, c.Proven = r.Refused, r.MetricsError, nil

@@ -28,8 +28,7 @@ type Identity struct {
 	Interval time.Duration
 }
 
-// String returns the form for the header: key=value, separated by semicolons. It replaces characters that are not allowed with
-// "_", and truncates what is too long.
+// String returns the form for the header, key=value, separated by semicolons. It replaces or cuts off what is not allowed.
 func (i Identity) String() string {
 	text := "kind=" + string(i.Kind)
 	add := func(key, value string, limit int) {
@@ -50,8 +49,7 @@ func (i Identity) String() string {
 	return text
 }
 
-// ParseIdentity parses the form of String. It returns false for any other text. It ignores unknown keys, so that newer clients
-// can send more.
+// ParseIdentity parses the form of String. It ignores unknown keys, so that newer clients can send more.
 func ParseIdentity(text string) (i Identity, ok bool) {
 	if len(text) == 0 || len(text) > maxIdentity {
 		return Identity{}, false
@@ -68,7 +66,6 @@ func ParseIdentity(text string) (i Identity, ok bool) {
 	return i, i.ID != "" && i.Kind != "" && i.Interval != 0
 }
 
-// set sets one of the values, and reports whether it is valid.
 func (i *Identity) set(key, value string) bool {
 	short := len(value) <= maxWord
 	switch key {
@@ -95,7 +92,6 @@ func (i *Identity) set(key, value string) bool {
 	return short
 }
 
-// plain reports whether a character is allowed in a value.
 func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._:/-+~@", c) >= 0
 }

@@ -53,7 +53,6 @@ func (r *Registry) showSome(v *View, keys []string, now time.Time) {
 	}
 }
 
-// tables returns the last tables, newest first.
 func (r *Registry) tables() []Table {
 	shown := []Table{}
 	for _, v := range slices.Backward(r.versions.list[max(0, len(r.versions.list)-shownTables):]) {
@@ -62,7 +61,6 @@ func (r *Registry) tables() []Table {
 	return shown
 }
 
-// show returns the public form of a client.
 func (r *Registry) show(c *client, now time.Time) Client {
 	one := c.Client
 	one.Address, one.Replica, one.Stream = c.address.String(), r.cfg.Name, c.streams > 0
@@ -92,8 +90,7 @@ func (r *Registry) Counts() Counts {
 	return n
 }
 
-// Share returns how many of the live clients that have named a table hold the version with the number or a later one, and how
-// many such clients there are.
+// Share returns how many of the live clients that have named a table hold the version or a later one, and how many there are.
 func (r *Registry) Share(order uint64) (holders, live int) {
 	now := r.now()
 	r.mu.Lock()

@@ -47,7 +47,6 @@ func ParseQuery(q url.Values) (Query, error) {
 	return one, nil
 }
 
-// chooses reports whether the client matches.
 func (q Query) chooses(c *Client) bool {
 	return matches(q.State, c.State) && matches(q.Kind, c.Kind) && matches(q.ID, c.ID) && matches(q.Zone, c.Zone) &&
 		matches(q.Version, c.Version) && matches(q.Node, c.Node) && matches(q.Replica, c.Replica)
@@ -64,8 +63,7 @@ type Answer struct {
 
 // Merge merges the View of a replica with the Views of its peers. A client known to several replicas is shown as seen by the one
 // that heard it last, with its newest report. A client that is current only for a lagging replica is behind. Relays among the
-// peers contribute details of their clients; counts exclude them. Answers with this replica's instance are ignored. Merge changes
-// local.
+// peers contribute details of their clients; counts exclude them. Merge changes local.
 func Merge(local *View, answers []Answer, q Query) *View {
 	v := *local
 	views := []*View{local}
@@ -105,8 +103,7 @@ type merger struct {
 	relays    map[string]*Relay
 }
 
-// newest returns the view of the replica with the highest revision, nil without one. Relays follow a replica, so they are used
-// only if there is no other.
+// newest returns the view of the replica with the highest revision, of relays only if there is no other; nil without one.
 func newest(views []*View) (newest *View) {
 	for _, v := range views {
 		r := v.Replicas[0]
@@ -120,7 +117,6 @@ func newest(views []*View) (newest *View) {
 	return newest
 }
 
-// join adds the clients of a replica.
 func (m *merger) join(v *View) {
 	self := v.Replicas[0]
 	behind, since := m.behind(v)
@@ -225,7 +221,6 @@ func newer(a, b Client) Client {
 	return b
 }
 
-// list returns the merged clients and relays.
 func (m *merger) list() (clients []Client, relays []Relay) {
 	for _, c := range m.clients {
 		clients = append(clients, *c)
@@ -269,27 +264,15 @@ func (v *View) finish(q Query) {
 	slices.SortFunc(v.Replicas[1:], func(a, b Replica) int { return cmp.Compare(a.Address, b.Address) })
 }
 
-// rank orders the states, the worst first.
 func rank(s State) int { return slices.Index([]State{Rejected, Behind, Silent, Current}, s) }
 
-// groups returns the largest groups, sorted by name.
 func groups(all map[string]Counts) []Group {
 	list := make([]Group, 0, len(all))
 	for name, n := range all {
 		list = append(list, Group{name, n})
 	}
-	if len(list) > MaxGroups {
-		slices.SortFunc(list, func(a, b Group) int {
-			return cmp.Or(cmp.Compare(b.Counts.Total(), a.Counts.Total()), cmp.Compare(a.Name, b.Name))
-		})
-		rest := Group{Name: "other"}
-		for _, g := range list[MaxGroups-1:] {
-			for _, s := range States() {
-				*rest.Counts.of(s) += g.Counts.Of(s)
-			}
-		}
-		list = append(list[:MaxGroups-1], rest)
-	}
-	slices.SortFunc(list, func(a, b Group) int { return cmp.Compare(a.Name, b.Name) })
-	return list
+	slices.SortFunc(list, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(b.Counts.Total(), a.Counts.Total()), cmp.Compare(a.Name, b.Name))
+	})
+	return list[:min(len(list), MaxGroups)]
 }

@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/internal/series"
@@ -10,13 +8,10 @@ import (
 
 // Metrics are the series of a Registry. No label value comes from clients.
 type Metrics struct {
-	clients  *prometheus.GaugeVec
-	proxies  prometheus.Gauge
-	refusing prometheus.Gauge
-	dying    prometheus.Gauge
-	lag      prometheus.Gauge
-	reports  *prometheus.CounterVec
-	refused  prometheus.Counter
+	clients                       *prometheus.GaugeVec
+	proxies, refusing, dying, lag prometheus.Gauge
+	reports                       *prometheus.CounterVec
+	refused                       prometheus.Counter
 }
 
 // NewMetrics creates the series and registers them; nil registers nowhere.
@@ -32,21 +27,4 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		reports: made.Counters("routesrv_client_reports_total", "Reports of clients, by result: taken or refused.", "result", "taken", "refused"),
 		refused: made.Counter("routesrv_clients_refused_total", "Requests of clients outside of the fleet, because it is full or too many come from one address."),
 	}
-}
-
-// gauges are the values of the gauges at a moment.
-type gauges struct {
-	counts                   Counts
-	proxies, refusing, dying int
-	lag                      time.Duration
-}
-
-func (m *Metrics) show(g gauges) {
-	m.proxies.Set(float64(g.proxies))
-	m.dying.Set(float64(g.dying))
-	m.refusing.Set(float64(g.refusing))
-	for _, s := range States() {
-		m.clients.WithLabelValues(string(s)).Set(float64(g.counts.Of(s)))
-	}
-	m.lag.Set(g.lag.Seconds())
 }

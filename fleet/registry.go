@@ -40,8 +40,7 @@ const (
 	// with DefaultMax. MaxInferredPerAddress limits clients that are distinguished only by their user agent.
 	MaxPerAddress         = 1000
 	MaxInferredPerAddress = 4
-	// fewPerAddress is how many clients from one address may use the last quarter of a Registry, so that invented ids from a few
-	// addresses do not block other clients.
+	// fewPerAddress is how many clients of one address may use the last quarter of a Registry, so that a few cannot fill it.
 	fewPerAddress = 8
 	maxAgent      = 64 // bytes of a user agent
 )
@@ -64,8 +63,7 @@ const (
 type Config struct {
 	Name  string // of this replica
 	Relay bool   // it fetches its table from another route server
-	// Order returns the number of the last version with a table, or 0 if it is not remembered. The numbers are those passed to
-	// Published. It must not call the Registry.
+	// Order returns the number, as passed to Published, of the last version with a table; 0 if it is unknown.
 	Order func(table.Digest) uint64
 	// CanaryOrder is Order for the tables of the canary; nil if there is none.
 	CanaryOrder func(table.Digest) uint64
@@ -107,6 +105,7 @@ func New(cfg Config) *Registry {
 	return &Registry{
 		cfg: cfg, instance: rand.Text(), // so that it recognises itself among its peers
 		clients: make(map[string]*client), sources: make(map[netip.Addr]source),
+		versions: versions{order: cfg.Order}, canaries: versions{order: cfg.CanaryOrder},
 	}
 }
 
@@ -116,8 +115,7 @@ type Sighting struct {
 	UserAgent string
 	Address   netip.Addr
 	Zone      string // the requested zone, for a client without an identity
-	// Holds is the table that the client names; if it names none, the last table that it was sent completely. Zero if both are
-	// unknown.
+	// Holds is the table that the client names, else the last one that it was sent completely. Zero if both are unknown.
 	Holds Name
 	// Ahead means that the replica cannot be sure that its table is as new as Holds.
 	Ahead  bool
@@ -159,7 +157,6 @@ func (r *Registry) Saw(s Sighting) {
 	r.heard(c, s, now)
 }
 
-// heard records a sign of life of c.
 func (r *Registry) heard(c *client, s Sighting, now time.Time) {
 	reporting := c.reporting(now)
 	switch s.Stream {
@@ -188,12 +185,11 @@ func (r *Registry) heard(c *client, s Sighting, now time.Time) {
 	}
 }
 
-// hold records which table a client has since a time.
 func (r *Registry) hold(c *client, n Name, at time.Time) {
 	if c.Holds != nil && c.Holds.Digest == n.Digest {
 		at = c.Holds.Since
 	} else {
-		c.aheadOf, c.order = 0, r.orderOf(c, n.Digest)
+		c.aheadOf, c.order = 0, r.versionsOf(c).order(n.Digest)
 	}
 	c.Holds = &Table{Digest: n.Digest, Revision: n.Revision, Since: at}
 }
@@ -228,7 +224,6 @@ func (r *Registry) Reported(identity string, address netip.Addr, report *Report)
 
 func (r *Registry) now() time.Time { return r.cfg.Now().UTC() }
 
-// add adds a client, unless a limit is reached.
 func (r *Registry) add(k string, named bool, address netip.Addr, now time.Time) *client {
 	if !r.hasRoom(named, address) && !r.makeRoom(now, named, address) {
 		r.full = r.full || len(r.clients) >= r.cfg.Max
@@ -245,7 +240,6 @@ func (r *Registry) add(k string, named bool, address netip.Addr, now time.Time) 
 	return c
 }
 
-// hasRoom reports whether one more client can be added from an address.
 func (r *Registry) hasRoom(named bool, address netip.Addr) bool {
 	from := r.sources[address]
 	if !named && from.inferred >= MaxInferredPerAddress || named && from.named >= MaxPerAddress {
@@ -268,13 +262,11 @@ func (r *Registry) makeRoom(now time.Time, named bool, address netip.Addr) bool 
 	return r.hasRoom(named, address)
 }
 
-// remove forgets a client.
 func (r *Registry) remove(c *client) {
 	delete(r.clients, c.key)
 	r.count(c, -1)
 }
 
-// move records that a client was heard from an address.
 func (r *Registry) move(c *client, address netip.Addr) {
 	if c.address == address {
 		return
@@ -284,7 +276,6 @@ func (r *Registry) move(c *client, address netip.Addr) {
 	r.count(c, 1)
 }
 
-// count adds n to the count of the client's address.
 func (r *Registry) count(c *client, n int) {
 	from := r.sources[c.address]
 	if c.Inferred {

@@ -17,8 +17,7 @@ const (
 	maxSuspects = 4 // of one client
 )
 
-// Report is what a client reports, in addition to its [Identity]: after each change and at least every ten seconds. The JSON form
-// is the body of POST /clients.
+// Report is what a client reports, at least every ten seconds. The JSON form is the body of POST /clients.
 type Report struct {
 	Canary bool `json:"-"` // the client belongs to the canary: the server tells it by the path of the report
 

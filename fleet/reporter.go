@@ -47,7 +47,6 @@ func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
 }
 
-// look sends a report if it is due.
 func (r *Reporter) look(ctx context.Context) {
 	now := time.Now()
 	report, ok := r.Collect(now)
@@ -73,7 +72,6 @@ func (r *Reporter) look(ctx context.Context) {
 	r.last = report // after a failure, retry when the next report is due, or earlier on a change
 }
 
-// said logs when reports begin to fail or to succeed again.
 func (r *Reporter) said(err error) {
 	switch {
 	case err != nil && !r.failing:

@@ -32,13 +32,11 @@ type SuspectTable struct {
 	// Example is the longest-known of these clients, and Evidence is its evidence.
 	Example  string    `json:"example"`
 	Evidence string    `json:"evidence"`
-	First    time.Time `json:"first"` // earliest of the clients' last deaths
-	Last     time.Time `json:"last"`
+	Last     time.Time `json:"last"` // death
 }
 
 const (
-	// SuspectFor is how long a suspect is shown after its last report. No other report ends that earlier: everyone can send one
-	// under any id.
+	// SuspectFor is how long a suspect is shown after its last report. Nothing ends that earlier: everyone can send reports.
 	SuspectFor = 10 * time.Minute
 	// maxSuspectTables limits the list. Tables of the longest-known clients take precedence, because new ids are easily invented.
 	maxSuspectTables = 16
@@ -78,10 +76,8 @@ func (c *client) addSuspects(list []Suspect, now time.Time) {
 	c.Suspects, c.mentioned = kept, len(list) > 0
 }
 
-// over reports whether the suspect is no longer shown.
 func (s Suspect) over(now time.Time) bool { return now.Sub(s.reported) >= SuspectFor }
 
-// showSuspects returns the suspects of the client with their present ages.
 func (c *client) showSuspects(now time.Time) (list []Suspect) {
 	for _, s := range c.Suspects {
 		if !s.over(now) {
@@ -107,9 +103,6 @@ func suspectTables(clients []Client, at time.Time) []SuspectTable {
 				list = append(list, SuspectTable{Digest: s.Digest, Example: c.ID, Evidence: s.Evidence})
 			}
 			t, died := &list[i], at.Add(-seconds(s.Ago))
-			if t.First.IsZero() || died.Before(t.First) {
-				t.First = died
-			}
 			if died.After(t.Last) {
 				t.Last = died
 			}
@@ -133,8 +126,7 @@ func (r *Registry) Dying() (n int) {
 	return n
 }
 
-// recoveredAfter is how long a client must hold the newest table, and report no suspect, to have recovered: a table is proven in
-// less.
+// recoveredAfter is how long a client must hold the newest table, and report no suspect, to have recovered.
 const recoveredAfter = time.Minute
 
 // dying reports whether the client is live, has suspects, and has not recovered. The caller holds mu.

@@ -31,7 +31,8 @@ func (r *Registry) Tick() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.look()
-	var g gauges
+	var counts Counts
+	dying, refusing := 0, 0
 	proxies := make(map[netip.Addr]bool)
 	behind := make(map[netip.Addr]time.Duration)
 	for _, c := range r.clients {
@@ -44,13 +45,13 @@ func (r *Registry) Tick() {
 		}
 		state, versions, lag := r.judge(c, now)
 		if r.dying(c, now) {
-			g.dying++
+			dying++
 			if state = Current; versions != 0 { // a separate metric counts clients that do not serve the table
 				state = Behind
 			}
 			lag = 0 // it follows on purpose no further than the proven table
 		}
-		g.counts.add(state)
+		counts.add(state)
 		if state == Silent {
 			continue
 		}
@@ -58,20 +59,20 @@ func (r *Registry) Tick() {
 			proxies[c.address] = true
 		}
 		if c.Refused > 0 {
-			g.refusing++
+			refusing++
 		}
 		if c.Holds != nil && !c.Canary {
 			behind[c.address] = max(behind[c.address], lag)
 		}
 	}
-	g.proxies, g.lag = len(proxies), lagOfMost(behind)
-	r.cfg.Metrics.show(g)
-}
-
-// lagOfMost returns the lag that 99 percent of the addresses do not exceed.
-func lagOfMost(behind map[netip.Addr]time.Duration) time.Duration {
-	if len(behind) == 0 {
-		return 0
+	m := r.cfg.Metrics
+	m.proxies.Set(float64(len(proxies)))
+	m.dying.Set(float64(dying))
+	m.refusing.Set(float64(refusing))
+	for _, s := range States() {
+		m.clients.WithLabelValues(string(s)).Set(float64(counts.Of(s)))
 	}
-	return slices.Sorted(maps.Values(behind))[(len(behind)*99+99)/100-1]
+	if m.lag.Set(0); len(behind) > 0 { // the lag that 99 percent of the addresses do not exceed
+		m.lag.Set(slices.Sorted(maps.Values(behind))[(len(behind)*99+99)/100-1].Seconds())
+	}
 }

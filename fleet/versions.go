@@ -22,7 +22,10 @@ type version struct {
 }
 
 // versions are the last published tables, in ascending order.
-type versions struct{ list []version }
+type versions struct {
+	list  []version
+	order func(table.Digest) uint64 // of the last version with a table; 0 if it is not remembered
+}
 
 func (v *versions) add(one version) {
 	if len(v.list) == maxVersions {
@@ -40,8 +43,7 @@ func (v *versions) last() version {
 	return v.list[len(v.list)-1]
 }
 
-// after returns the number of versions after the one with the given order, and the time of the first of them. n is -1 if it is no
-// longer known.
+// after returns the number of versions after the one with the order, -1 if unknown, and the time of the first of them.
 func (v *versions) after(order uint64) (n int, at time.Time) {
 	i := sort.Search(len(v.list), func(i int) bool { return v.list[i].order > order })
 	if i == len(v.list) {
@@ -63,21 +65,18 @@ func (v *versions) newerThan(revision uint64) time.Time {
 	return time.Time{}
 }
 
-// Published records that a table is served from now on. order is higher than the order of all previous tables.
-func (r *Registry) Published(order uint64, n Name) {
+// Published records that a table is served, or served to the canary, from now on. order is higher than the order of all previous
+// tables.
+func (r *Registry) Published(order uint64, n Name, canary bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.versions.add(version{n, order, r.now()})
+	all := &r.versions
+	if canary {
+		all = &r.canaries
+	}
+	all.add(version{n, order, r.now()})
 }
 
-// CanaryPublished records that a table is served to the canary from now on. The orders are those of Config.CanaryOrder.
-func (r *Registry) CanaryPublished(order uint64, n Name) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.canaries.add(version{n, order, r.now()})
-}
-
-// versionsOf returns the tables that a client should have.
 func (r *Registry) versionsOf(c *client) *versions {
 	if c.Canary {
 		return &r.canaries
@@ -85,16 +84,7 @@ func (r *Registry) versionsOf(c *client) *versions {
 	return &r.versions
 }
 
-// orderOf returns the last version with a table of a client.
-func (r *Registry) orderOf(c *client, d table.Digest) uint64 {
-	if c.Canary {
-		return r.cfg.CanaryOrder(d)
-	}
-	return r.cfg.Order(d)
-}
-
-// judge returns the state of a client. If its table is unknown, versions is -1 and the duration counts from when the client was
-// first known to be behind.
+// judge returns the state of a client. versions is -1 if its table is unknown.
 func (r *Registry) judge(c *client, now time.Time) (s State, versions int, behind time.Duration) {
 	versions, behind = r.lag(c, now)
 	switch {
@@ -136,12 +126,11 @@ func (r *Registry) lag(c *client, now time.Time) (versions int, behind time.Dura
 	return -1, now.Sub(c.Holds.Since)
 }
 
-// look updates the versions of all tables that clients hold: a zone's table may also belong to a later version than the one for
-// which it was named.
+// look updates the versions of all tables that clients hold: a zone's table may also belong to a later version.
 func (r *Registry) look() {
 	for _, c := range r.clients {
 		if c.Holds != nil {
-			c.order = r.orderOf(c, c.Holds.Digest)
+			c.order = r.versionsOf(c).order(c.Holds.Digest)
 		}
 	}
 }

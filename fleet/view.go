@@ -37,31 +37,26 @@ const (
 	Proxy Kind = "proxy"
 )
 
-// View is the body of GET /clients: the recently heard clients that one replica and its peers know. Fields may be added; existing
-// ones keep their names and meaning.
+// View is the body of GET /clients. Fields may be added; existing ones keep their names and meaning.
 type View struct {
 	Time  time.Time `json:"time"`            // of the answer
 	Table *Table    `json:"table,omitempty"` // served by the answering replica; nil before the first table
-	// Counts are the clients in each state, whatever the request's filter; Total is their sum. They do not include clients behind
-	// relays: see Relays.
+	// Counts are the clients in each state, whatever the filter, without those behind relays; Total is their sum.
 	Counts Counts `json:"counts"`
 	Total  int    `json:"total"`
-	// Zones and Versions are the same counts by zone and by version of the client, sorted by name; an empty name is for clients
-	// that name none. Each has at most the [MaxGroups] largest; the clients of the others are counted under "other".
+	// Zones and Versions are the same counts by zone and by version of the client, the [MaxGroups] largest; an empty name is for
+	// clients that name none.
 	Zones    []Group `json:"zones"`
 	Versions []Group `json:"versions"`
-	// Replicas lists the answering replica first, then its peers, sorted by address. A replica with an error did not answer, and
-	// its clients are missing in this view.
+	// Replicas lists the answering replica first, then its peers by address. The clients of one with an error are missing.
 	Replicas []Replica `json:"replicas"`
-	// Relays contains a summary of each relay's clients. The clients themselves are in Clients only if the peers of the replica
-	// include the relay.
+	// Relays are summaries of the clients of relays, which are in Clients only if the peers of the replica include the relay.
 	Relays []Relay `json:"relays"`
 	// Suspects are tables that probably crashed proxies, as clients reported within [SuspectFor].
 	Suspects []SuspectTable `json:"suspects,omitempty"`
 	// Tables are the last tables that the replica with the newest one served, newest first.
 	Tables []Table `json:"tables"`
-	// Clients are those that match the request, sorted by state (rejected, behind, silent, current), then by id. Truncated means
-	// that more match: Matched in total.
+	// Clients are those that match, by state (rejected, behind, silent, current), then by id. Truncated: of Matched, some are missing.
 	Clients   []Client `json:"clients"`
 	Matched   int      `json:"matched"`
 	Truncated bool     `json:"truncated"`
@@ -92,7 +87,6 @@ func (c *Counts) of(s State) *int {
 
 func (c *Counts) add(s State) { *c.of(s)++ }
 
-// with returns the counts with one more client in a state.
 func (c Counts) with(s State) Counts { c.add(s); return c }
 
 // Total returns the sum of all states.
@@ -150,8 +144,7 @@ type Client struct {
 	Zone    string `json:"zone,omitempty"`
 	Version string `json:"version,omitempty"` // of the client; for a proxy without an identity, its user agent
 	Mode    string `json:"mode,omitempty"`    // False, Pre or Exec, of a sidecar
-	// Inferred means that the client did not identify itself: the data is inferred from its requests and its address. Several
-	// clients behind one address then appear as one.
+	// Inferred means that the client did not identify itself. Several clients behind one address then appear as one.
 	Inferred bool   `json:"inferred,omitempty"`
 	Address  string `json:"address"`         // of the peer of its connection, without the port
 	Replica  string `json:"replica"`         // the replica that heard it last

@@ -107,15 +107,13 @@ func (g *Guard) counted() *census {
 // answers reports whether a route belongs to an object: generated routes and catch-alls do not.
 func answers(r *table.Route) bool { return routeid.ObjectOf(r.ID).Kind != routeid.KindGenerated }
 
-// takesRest reports whether the hosts of a route get no catch-all because of it: unless its path is an expression other than
-// ^/.
+// takesRest reports whether the hosts of a route need no catch-all: unless its path is an expression other than ^/.
 func takesRest(r *table.Route) bool {
 	path, expr := r.Path()
 	return !expr || path == "^/" || path == `^\/`
 }
 
-// requests calls yield for each pair of host and path. Path, PathSubtree and PathRegexp of one text are the same path. A route
-// with neither host nor path is known by its id.
+// requests yields each pair of host and path, whatever the kind of the path. A route without both is known by its id.
 func (d reader) requests(r *table.Route, yield func(member)) {
 	path, expr := r.Path()
 	if path == "" && r.Hosts == "" {

@@ -136,8 +136,7 @@ func (c *change) move(m member, was, is, lost bool) {
 	}
 }
 
-// request records the change of one request. A lost one does not count as one without endpoints, nor does one with another
-// backend.
+// request records a request. A lost one does not count as one without endpoints, nor does another backend.
 func (d *difference) request(q member) {
 	was, is := d.had(requests, q), d.has(requests, q)
 	d.changes[requests].move(q, was, is, true)

@@ -66,8 +66,7 @@ type Held struct {
 	Since time.Time
 	// Ongoing means that objects are kept because of an accident within the window: any further lost object is suspicious.
 	Ongoing bool
-	// Aged means that the served table is older than a hold, as after a long outage: only a loss of more than half is
-	// suspicious.
+	// Aged means that the served table is older than a hold: only a loss of more than half is suspicious.
 	Aged bool
 }
 
@@ -210,8 +209,7 @@ func (w *window) forgetYoung(c *change) *change {
 	return &rest
 }
 
-// expire forgets what is older than the span. During a hold it keeps what was in the window when the hold began: otherwise the
-// held table would pass without a release.
+// expire forgets what is older than the span, except what was in the window when the hold began.
 func (w *window) expire(span time.Duration, now, since time.Time) {
 	old := func(at time.Time) bool {
 		return now.Sub(at) >= span && (!at.Before(since) || since.Sub(at) >= span)

@@ -21,8 +21,7 @@ func (e *DecodeError) Error() string { return fmt.Sprintf("decode %s: %v", e.Ref
 // Unwrap returns the cause.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// DecodeJSON decodes one object, and ignores the kind in the text. The error is a *DecodeError, also for an unknown kind. The
-// result keeps no reference to data.
+// DecodeJSON decodes one object, and keeps no reference to data. The error is a *DecodeError, also for an unknown kind.
 func DecodeJSON(kind Kind, data []byte) (o Object, err error) {
 	if decode := decoders[kind]; decode != nil {
 		o, err = decode(data)
@@ -130,12 +129,11 @@ type jsonTLS struct {
 	SecretName string   `json:"secretName"`
 }
 
-func slimTLS(in []*jsonTLS, nulls *Nulls) []TLS {
-	var out []TLS
+func secrets(in []*jsonTLS, nulls *Nulls) (names []string) {
 	for _, t := range entries(nulls, "spec.tls", in) {
-		out = append(out, TLS{SecretName: t.SecretName})
+		names = append(names, t.SecretName)
 	}
-	return out
+	return names
 }
 
 // entries yields the entries of a list at a place, except nulls, whose places it adds.
@@ -217,7 +215,7 @@ func (i jsonIngress) slim() Object {
 	o.Spec = &IngressSpec{
 		IngressClassName: i.Spec.IngressClassName,
 		DefaultBackend:   i.Spec.DefaultBackend.slim(),
-		TLS:              slimTLS(i.Spec.TLS, &o.Nulls),
+		Secrets:          secrets(i.Spec.TLS, &o.Nulls),
 	}
 	for _, r := range entries(&o.Nulls, "spec.rules", i.Spec.Rules) {
 		rule := IngressRule{Host: r.Host, HTTP: r.HTTP != nil}
@@ -255,7 +253,7 @@ func (r jsonRouteGroup) slim() Object {
 			Backends:        r.Spec.Backends,
 			DefaultBackends: r.Spec.DefaultBackends,
 			Routes:          r.Spec.Routes,
-			TLS:             slimTLS(r.Spec.TLS, &o.Nulls),
+			Secrets:         secrets(r.Spec.TLS, &o.Nulls),
 		}
 	}
 	return o

@@ -2,8 +2,7 @@ package kube
 
 import "slices"
 
-// Difference returns the objects of i that after lacks, and those that only after has, in the order of the intents. It compares
-// pointers. Default filters are not compared.
+// Difference returns the objects that only i, and only after, has, in order. It compares pointers, and no filters.
 func (i *Intent) Difference(after *Intent) (gone, fresh *Intent) {
 	gone, fresh = new(Intent), new(Intent)
 	gone.Ingresses, fresh.Ingresses = unshared(i.Ingresses, after.Ingresses)

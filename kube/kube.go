@@ -90,8 +90,7 @@ type Meta struct {
 	Labels      Pairs
 	// Created is the time of creation in seconds since 1970, or 0 if unknown.
 	Created int64
-	// Changed is when the object was last changed, and by which field manager: "2026-11-22T10:00:00Z kubectl-apply". Fields of
-	// subresources do not count.
+	// Changed is the last change and its field manager: "2026-11-22T10:00:00Z kubectl-apply", without subresources.
 	Changed string
 }
 
@@ -140,11 +139,6 @@ type Intent struct {
 	DefaultFilters *DefaultFilters
 }
 
-// SameAs reports whether both hold identical objects in the same order. It compares pointers: O(objects), no allocation.
-func (i *Intent) SameAs(o *Intent) bool {
-	return slices.Equal(i.Ingresses, o.Ingresses) && slices.Equal(i.RouteGroups, o.RouteGroups) && i.DefaultFilters == o.DefaultFilters
-}
-
 // Backends is the part of a [Snapshot] with the current destinations of traffic. It is immutable.
 type Backends struct {
 	Services []*Service
@@ -152,12 +146,6 @@ type Backends struct {
 	// Endpoints and EndpointSlices: the source fills the requested one, or both.
 	Endpoints      []*Endpoints
 	EndpointSlices []*EndpointSlice
-}
-
-// SameAs reports whether both hold identical objects in the same order. It compares pointers: O(objects), no allocation.
-func (b *Backends) SameAs(o *Backends) bool {
-	return slices.Equal(b.Services, o.Services) && slices.Equal(b.Endpoints, o.Endpoints) &&
-		slices.Equal(b.EndpointSlices, o.EndpointSlices)
 }
 
 // Of returns the objects of some services.
@@ -177,8 +165,7 @@ func objectsOf[T interface{ ServiceKey() ServiceKey }](list []T, takes func(Serv
 	return some
 }
 
-// Snapshot contains every object of one complete read, in the order of the lists. It is immutable. The zero Snapshot is an
-// empty cluster.
+// Snapshot is every object of one complete read, in the order of the lists. It is immutable.
 type Snapshot struct {
 	// Revision is the revision up to which the snapshot is complete: the lowest of its lists, 0 if the source has none.
 	Revision Revision
@@ -248,13 +235,14 @@ func (k ServiceKey) Compare(o ServiceKey) int {
 	return cmp.Or(strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Name, o.Name))
 }
 
-// SameObjects reports whether both hold identical objects in the same order: then they compile to the same table. It compares
-// pointers, without allocation.
+// SameObjects reports whether both hold identical objects in the same order. It compares pointers.
 func (s *Snapshot) SameObjects(o *Snapshot) bool {
 	if s == o || s == nil || o == nil {
 		return s == o
 	}
-	return s.Intent.SameAs(&o.Intent) && s.Backends.SameAs(&o.Backends) && slices.Equal(s.Namespaces, o.Namespaces) &&
+	return slices.Equal(s.Ingresses, o.Ingresses) && slices.Equal(s.RouteGroups, o.RouteGroups) && s.DefaultFilters == o.DefaultFilters &&
+		slices.Equal(s.Services, o.Services) && slices.Equal(s.Endpoints, o.Endpoints) &&
+		slices.Equal(s.EndpointSlices, o.EndpointSlices) && slices.Equal(s.Namespaces, o.Namespaces) &&
 		slices.EqualFunc(s.Bad, o.Bad, func(a, b BadObject) bool { return a.Ref == b.Ref && a.Err.Error() == b.Err.Error() })
 }
 
@@ -262,8 +250,7 @@ func (s *Snapshot) SameObjects(o *Snapshot) bool {
 type Selection struct {
 	// Namespace is the only namespace to read; empty means all.
 	Namespace string
-	// Selectors are label selectors by kind: equality, or existence if the value is empty. An object must match all of its
-	// kind.
+	// Selectors are label selectors by kind: equality, or existence if the value is empty. All of a kind must match.
 	Selectors map[Kind]map[string]string
 }
 
@@ -282,8 +269,7 @@ func (s *Selection) Takes(kind Kind, namespace string, label func(string) (strin
 
 // ReadOptions are options of a read.
 type ReadOptions struct {
-	// Consistent requests a read that is not older than any write acknowledged before it began, so it bypasses caches.
-	// Otherwise a read is only never older than the previous one.
+	// Consistent requests a read, without caches, that is not older than any write acknowledged before it began.
 	Consistent bool
 }
 
@@ -300,8 +286,7 @@ func (e *ReadError) Error() string { return fmt.Sprintf("%s %s: %v", e.Verb, e.R
 // Unwrap returns the cause.
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Pairs are the annotations or the labels of an object, sorted by key; nil if there are none. A cluster has tens of thousands,
-// and a slice takes a fraction of the memory of a map.
+// Pairs are the annotations or the labels of an object, sorted by key: a fraction of the memory of a map.
 type Pairs []Pair
 
 // Pair is one annotation or label.

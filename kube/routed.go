@@ -107,7 +107,7 @@ type IngressSpec struct {
 	IngressClassName string
 	DefaultBackend   *IngressBackend
 	Rules            []IngressRule
-	TLS              []TLS
+	Secrets          []string // of spec.tls
 }
 
 // IngressRule is one host. HTTP is false for a rule without an http section.
@@ -140,9 +140,6 @@ func (b *IngressBackend) Port() string {
 	return b.PortName
 }
 
-// TLS is an entry of spec.tls, of an Ingress or a RouteGroup. Only its secret is kept.
-type TLS struct{ SecretName string }
-
 // Ref implements [Object].
 func (i *Ingress) Ref() Ref { return Ref{KindIngress, i.Namespace, i.Name} }
 
@@ -159,7 +156,7 @@ type RouteGroupSpec struct {
 	Backends        []*RouteGroupBackend
 	DefaultBackends []*BackendReference
 	Routes          []*RouteSpec
-	TLS             []TLS
+	Secrets         []string // of spec.tls
 }
 
 // RouteGroupBackend is one entry of spec.backends.

@@ -125,8 +125,7 @@ func (m *meeting) someMethods(f *facts) []string {
 	}
 }
 
-// somePaths returns paths of the common shape: with each number of additional segments that can make a difference, with and
-// without a trailing slash.
+// somePaths returns paths with each number of additional segments that can matter, with and without a trailing slash.
 func (m *meeting) somePaths(f *facts) []string {
 	fresh := f.freshSegment()
 	var base []string

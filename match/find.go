@@ -133,8 +133,7 @@ func (s *search) candidates(sameHost []*entry, n int) []Candidate {
 	return all
 }
 
-// distance measures how far a route is from a match: a wrong path counts more than one predicate, and a wrong host more than
-// two.
+// distance counts what does not match: a path more than one predicate, and a host more than two.
 func (l loser) distance() int {
 	d := 2 * len(l.failed)
 	if l.offPath {

@@ -24,8 +24,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Options are the settings of the proxies that affect matching. The zero value is a Skipper without flags, except for
-// ValidateQuery.
+// Options are the settings of the proxies that affect matching. Skipper sets ValidateQuery by default.
 type Options struct {
 	IgnoreTrailingSlash bool   // -ignore-trailing-slash
 	NormalizeHost       bool   // -normalize-host, which -kubernetes implies
@@ -33,8 +32,7 @@ type Options struct {
 	ValidateQuery       bool   // -validate-query
 	ForwardBackendURL   string // -forward-backend-url
 
-	// DisabledFilters are the names of -disabled-filters. The others are names that a custom build of Skipper knows: such
-	// filters are valid, such predicates are undecided.
+	// DisabledFilters are not known. Extra filters are valid, and extra predicates undecided.
 	DisabledFilters, ExtraFilters, ExtraPredicates []string
 
 	// Zone finds time zones like time.LoadLocation, which reads files. If it is nil, zones other than UTC are undecided.
@@ -72,8 +70,7 @@ type Table struct {
 	facts     func() *facts
 }
 
-// New builds a table from the routes of one document. It keeps them, so they must not change, and returns those that a proxy
-// does not use.
+// New builds a table from the routes of one document, which it keeps, and returns those that a proxy does not use.
 func New(routes []*eskip.Route, o Options) (*Table, []Refusal) {
 	b := &builder{options: o, exprs: expressions{}, catalogue: catalogue.New(catalogue.Options{
 		ForwardBackendURL: o.ForwardBackendURL, DisabledFilters: o.DisabledFilters, ExtraFilters: o.ExtraFilters,
@@ -144,8 +141,7 @@ type Outcome struct {
 	Params map[string]string `json:"params,omitempty"`
 	// Open are the undecided predicates: all of them hold if the route wins.
 	Open []Undecided `json:"undecided,omitempty"`
-	// Ties are the ids of routes with the same weight at the same place that also match or may match: which one wins is
-	// arbitrary.
+	// Ties are routes with the same weight at the same place that also match or may match: which one wins is arbitrary.
 	Ties []string `json:"ties,omitempty"`
 	// Notes name the conditions under which a proxy has the route.
 	Notes []string `json:"notes,omitempty"`

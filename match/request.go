@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/textproto"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +19,7 @@ import (
 type Request struct {
 	// Method is compared exactly; empty means GET.
 	Method string
-	// Target is the target of the request line, escaped as on the wire: a path with an optional query, an absolute URL, "*", or
-	// a host and port for CONNECT. Empty means "/".
+	// Target is the target of the request line, escaped as on the wire. Empty means "/".
 	Target string
 	// Host is the Host header, including a port, unless Target is an absolute URL.
 	Host string
@@ -75,12 +75,12 @@ func prepare(in Request, o Options) (*request, *Answer) {
 	switch {
 	case err != nil:
 		return nil, &Answer{Status: 400, Text: "malformed target: " + err.Error()}
-	case !validHost(in.Host): // even with an absolute target
+	case !validHost.MatchString(in.Host): // even with an absolute target
 		return nil, &Answer{Status: 400, Text: "malformed host " + strconv.Quote(in.Host)}
 	case u.Host != "":
 		r.host = u.Host
 	}
-	if !validHost(r.host) {
+	if !validHost.MatchString(r.host) {
 		return nil, &Answer{Status: 400, Text: "malformed host " + strconv.Quote(r.host)}
 	}
 	if o.NormalizeHost {
@@ -128,16 +128,8 @@ func canonical(header map[string][]string) map[string][]string {
 	return h
 }
 
-func validHost(host string) bool {
-	for i := range len(host) {
-		c := host[i]
-		letter := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if !letter && !strings.ContainsRune("-._~%!$&'()*+,;=:[]", rune(c)) {
-			return false
-		}
-	}
-	return true
-}
+// validHost matches a host that has only characters that a server accepts.
+var validHost = regexp.MustCompile(`^[-0-9A-Za-z._~%!$&'()*+,;=:\[\]]*$`)
 
 func normalizeHost(host string) string {
 	if name, ok := cutPort(host); ok {
@@ -216,12 +208,7 @@ func (r *request) cookie(name string) (string, bool) {
 }
 
 func validCookie(val string) bool {
-	for i := range len(val) {
-		if c := val[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(val, func(c rune) bool { return c < 0x20 || c >= 0x7f || c == '"' || c == '\\' })
 }
 
 func parseAddr(s string) (netip.Addr, bool) {

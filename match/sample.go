@@ -27,8 +27,7 @@ func Literal(r *eskip.Route) bool {
 
 func everyPath(expr string) bool { return expr == "^/" || expr == "/" || expr == "^" || expr == "" }
 
-// Size returns the number of instructions in the compiled expressions of a route, with all arguments of predicates: repetitions
-// in a short text can produce many.
+// Size returns the number of instructions in the compiled expressions of a route, including arguments of predicates.
 func Size(r *eskip.Route) (size int) {
 	add := func(exprs ...string) {
 		for _, expr := range exprs {

@@ -12,8 +12,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Reasons of operators, which end at a chosen time or with a release. A freeze is an entry about all objects, those of a
-// namespace, or one; an object that changes meanwhile gets an entry of its own with the same reason. A pin is an entry of one
+// Reasons of operators, which end at a chosen time or with a release. A freeze is an entry about all objects, the objects of a
+// namespace, or one; an object that changes meanwhile gets its own entry with the same reason. A pin is an entry of one
 // object.
 const (
 	ReasonFreeze guard.Code = "freeze" // the object changed while it was frozen

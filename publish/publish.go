@@ -197,7 +197,7 @@ func (p *Publisher) View() View {
 }
 
 // Comparison returns at one moment what is held (the newest table while objects are kept; nil if nothing is), the served
-// table or that of a peer beside it, or nil, and the state.
+// table or the table of a peer beside it, or nil, and the state.
 func (p *Publisher) Comparison() (beside, held *table.Table, s State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,8 +30,7 @@ const (
 // FallbackConfig sets when a data plane falls back. Zero fields have defaults.
 type FallbackConfig struct {
 	Policy FallbackPolicy
-	// Pod is the name that determines the slot: the pod's name even where shares go by nodes, so that two pods of one node do not
-	// start at the same moment. A slot need not outlive its pod.
+	// Pod is the name that determines the slot: pods even where shares go by nodes, so that two pods of a node differ.
 	Pod string
 	// After is how long no route server must have answered.
 	After time.Duration
@@ -68,8 +67,7 @@ func NewFallback(cfg FallbackConfig, now time.Time) *Fallback {
 type Contact struct {
 	// Answered is when one of them last sent a table or reported it unchanged; zero if never.
 	Answered time.Time
-	// HasTable reports whether the data plane has a table from a route server, fetched or last-known-good. TableRead is when its
-	// source was last read, zero if unknown.
+	// HasTable reports whether there is a table of a route server, and TableRead when its source was read, zero if unknown.
 	HasTable  bool
 	TableRead time.Time
 }

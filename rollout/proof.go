@@ -21,11 +21,9 @@ const (
 	// unreadableFor is for how long the metrics of a proxy can be unreadable before time alone proves tables.
 	unreadableFor = 10 * time.Minute
 
-	// clockError is by how much the start time of one process may vary: an operating system derives it from its boot time in
-	// seconds.
+	// clockError is by how much the start time of one process may vary: it derives from the boot time in seconds.
 	clockError = 1500 * time.Millisecond
-	// resolution is the assumed resolution of times. A process counts as new if it started after the last reading of the previous
-	// one, as far as this resolution can tell.
+	// resolution is that of times: a process is new if it started after the last reading of the previous one, as far as this tells.
 	resolution = 20 * time.Millisecond
 	// fetchedWithin is how long a proxy may take to fetch an offered table.
 	fetchedWithin = 10 * time.Second
@@ -201,8 +199,7 @@ func (p *Proof) prove(now time.Time) {
 	p.try()
 }
 
-// restarted records a restart of the proxy, whose previous process started at before and was last seen alive at seen. It reports
-// whether the restart counts against an unproven table.
+// restarted records a restart of the proxy, last seen alive at seen, and reports whether it counts against an unproven table.
 func (p *Proof) restarted(now, before, seen time.Time) (died bool) {
 	s := &p.state
 	if s.Offered == s.Proven {

@@ -23,8 +23,7 @@ import (
 	"time"
 )
 
-// Purposes of hashes of names. A name's hashes for different purposes are independent: data planes that enter Exec first must not
-// be the ones that read the cluster first.
+// Purposes of hashes of names, which are independent: data planes that enter Exec first must not read the cluster first.
 const (
 	forShare = "share"
 	forSlot  = "slot"
@@ -76,8 +75,7 @@ type Decider struct {
 	mode    Mode // in force
 }
 
-// NewDecider returns a decider for a data plane with the name of its [Member] and a setting to start with. The error names the
-// configuration that the mode lacks.
+// NewDecider returns a decider for the name of a [Member] and a setting to start with, or what the configuration lacks for it.
 func NewDecider(name string, check CutoverConfig, able Able, start Setting) (*Decider, error) {
 	d := &Decider{name: name, check: check, able: able, setting: start, rank: -1, mode: start.For(name, -1)}
 	if missing := able.Missing(d.mode); missing != "" {

@@ -46,7 +46,7 @@ func benchmarkDiff(b *testing.B, n int) {
 
 func BenchmarkObserve20k(b *testing.B) {
 	r := shadowdiff.Diff(parse(b, document(20_000, 0)), parse(b, document(20_000, 1)))
-	t := shadowdiff.NewTracker(shadowdiff.TrackerConfig{})
+	t := shadowdiff.NewLimitedTracker(0)
 	now := time.Unix(0, 0)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -45,7 +45,7 @@ func goldenView(t *testing.T) *shadowdiff.Comparison {
 // watchedView is a continuous comparison with a confirmed and a pending difference.
 func watchedView(t *testing.T) *shadowdiff.Comparison {
 	t.Helper()
-	w := watch(t, shadowdiff.TrackerConfig{MaxTracked: 1})
+	w := watch(t, 1)
 	for range 3 {
 		w.compare(3, with, lacking)
 	}

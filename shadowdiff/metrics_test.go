@@ -17,7 +17,7 @@ func TestMetrics(t *testing.T) {
 	if err != nil || len(problems) > 0 {
 		t.Errorf("promlint: %v %v", problems, err)
 	}
-	w := watch(t, shadowdiff.TrackerConfig{})
+	w := watch(t, 0)
 	for _, b := range []string{with, with, lacking, lacking, lacking} {
 		o := w.compare(3, with, b)
 		m.Observe(&o)

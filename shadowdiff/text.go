@@ -20,8 +20,7 @@ const (
 	labelWidth  = 16
 )
 
-// WriteText writes a view for people: notes, sides, differences by owner, and one line of summary. It escapes characters that
-// could affect a terminal.
+// WriteText writes a view for people: notes, sides, differences by owner, and a summary, without control characters.
 func WriteText(w io.Writer, v *Comparison) error {
 	t := textWriter{bufio.NewWriter(w)}
 	for _, n := range v.Notes {
@@ -100,8 +99,7 @@ func (t *textWriter) part(p Part) {
 	}
 }
 
-// Printable escapes control characters, format characters, which can change the order of the text, and bytes that are not
-// UTF-8.
+// Printable escapes control and format characters, and bytes that are not UTF-8.
 func Printable(s string) string {
 	if !strings.ContainsFunc(s, hidden) {
 		return s

@@ -1,7 +1,6 @@
 package shadowdiff
 
 import (
-	"cmp"
 	"maps"
 	"time"
 
@@ -10,25 +9,14 @@ import (
 	"github.com/routesrv/routesrv/internal/series"
 )
 
-// Limits and defaults of [TrackerConfig].
 const (
-	DefaultInterval   = 3 * time.Second // the poll interval of all producers of tables
-	DefaultMaxTracked = 20_000
-
-	confirmComparisons = 3  // consecutive ones
-	confirmIntervals   = 2  // a difference must also last this long
-	settledIntervals   = 10 // after reading on for this long, a side's revision does not matter
-	maxParts           = 64 // of a changed route that are tracked separately
-	gapIntervals       = 10 // after a gap of this many intervals between comparisons, earlier observations are discarded
+	maxTracked         = 20_000 // differences of each kind; further ones are pending
+	confirmComparisons = 3      // consecutive ones
+	confirmIntervals   = 2      // a difference must also last this long
+	settledIntervals   = 10     // after reading on for this long, a side's revision does not matter
+	maxParts           = 64     // of a changed route that are tracked separately
+	gapIntervals       = 10     // after a gap of this many intervals between comparisons, earlier observations are discarded
 )
-
-// TrackerConfig sets how differences are judged.
-type TrackerConfig struct {
-	// Interval is the time between two reads of the slower side, default DefaultInterval.
-	Interval time.Duration
-	// MaxTracked limits the memory: further differences of each kind are pending. Default DefaultMaxTracked.
-	MaxTracked int
-}
 
 // Meta describes the tables of a report and its time.
 type Meta struct {
@@ -50,8 +38,9 @@ type Meta struct {
 //
 // A changed route is judged by its parts: while endpoints change constantly, no single one lasts; a differing filter does.
 type Tracker struct {
-	cfg   TrackerConfig
-	known map[Key]*sighting
+	interval time.Duration
+	most     int // differences of each kind
+	known    map[Key]*sighting
 
 	comparisons uint64
 	last        time.Time // of the last comparison
@@ -88,19 +77,19 @@ type Observation struct {
 	Beyond      int
 	// Confirmed and Pending are the numbers of differences by kind, including those beyond.
 	Confirmed, Pending Kinds
-	// Clean is for how long there has been no difference that counts, up to this comparison, not up to now; see [Tracker.Clean].
+	// Clean is for how long comparisons have shown no difference that counts, up to this one. A pending difference counts once it has
+	// lasted as long as one without revisions must. A gap of ten intervals restarts the time.
 	Clean time.Duration
 }
 
-// NewTracker returns a tracker without observations.
-func NewTracker(cfg TrackerConfig) *Tracker {
-	cfg.Interval, cfg.MaxTracked = cmp.Or(cfg.Interval, DefaultInterval), cmp.Or(cfg.MaxTracked, DefaultMaxTracked)
-	return &Tracker{cfg: cfg, known: make(map[Key]*sighting)}
+// NewTracker returns a tracker without observations. The interval is the time between two reads of the slower side.
+func NewTracker(interval time.Duration) *Tracker {
+	return &Tracker{interval: interval, most: maxTracked, known: make(map[Key]*sighting)}
 }
 
 // Observe processes the next comparison. It does not keep the report.
 func (t *Tracker) Observe(r Report, m Meta) Observation {
-	if t.comparisons > 0 && m.Now.Sub(t.last) > gapIntervals*t.cfg.Interval {
+	if t.comparisons > 0 && m.Now.Sub(t.last) > gapIntervals*t.interval {
 		t.cleanSince = time.Time{}
 	}
 	t.comparisons++
@@ -113,8 +102,9 @@ func (t *Tracker) Observe(r Report, m Meta) Observation {
 	case t.cleanSince.IsZero():
 		t.cleanSince = m.Now
 	}
-	t.last = m.Now
-	o.Clean = t.Clean()
+	if t.last = m.Now; clean {
+		o.Clean = m.Now.Sub(t.cleanSince)
+	}
 	return o
 }
 
@@ -123,7 +113,7 @@ func (t *Tracker) differences(all []Difference, m Meta, o *Observation) (clean b
 	clean = true
 	var number [kindCount]int
 	for _, d := range all {
-		if number[d.Kind]++; number[d.Kind] > t.cfg.MaxTracked {
+		if number[d.Kind]++; number[d.Kind] > t.most {
 			o.Beyond++
 			*o.Pending.of(d.Kind)++
 			continue
@@ -145,8 +135,7 @@ func (t *Tracker) differences(all []Difference, m Meta, o *Observation) (clean b
 	return clean && o.Beyond == 0
 }
 
-// see records a sighting, of a changed route by its parts. lasting means that some has lasted as long as one without revisions
-// must.
+// see records a sighting, of a changed route by its parts. lasting means that one counts without revisions.
 func (t *Tracker) see(s *sighting, parts []Part, m Meta) (lasting bool) {
 	lasting, proved := t.follow(&s.trace, m)
 	if len(parts) > 0 {
@@ -180,7 +169,7 @@ func (t *Tracker) follow(tr *trace, m Meta) (lasting, proved bool) {
 	}
 	tr.count++
 	tr.seen = t.comparisons
-	lasting = tr.count >= confirmComparisons && m.Now.Sub(tr.first) >= confirmIntervals*t.cfg.Interval
+	lasting = tr.count >= confirmComparisons && m.Now.Sub(tr.first) >= confirmIntervals*t.interval
 	readOnA, readOnB := t.readOn(&tr.a, m.ReadA), t.readOn(&tr.b, m.ReadB)
 	if m.RevisionA == 0 || m.RevisionB == 0 {
 		return lasting, lasting
@@ -196,16 +185,7 @@ func (t *Tracker) readOn(first *time.Time, last time.Time) bool {
 	if first.IsZero() {
 		*first = last
 	}
-	return last.Sub(*first) >= settledIntervals*t.cfg.Interval
-}
-
-// Clean returns for how long comparisons have shown no difference that counts, up to the last one. A pending difference counts
-// once it has lasted as long as one without revisions must. A gap of ten intervals restarts the time.
-func (t *Tracker) Clean() time.Duration {
-	if t.cleanSince.IsZero() {
-		return 0
-	}
-	return t.last.Sub(t.cleanSince)
+	return last.Sub(*first) >= settledIntervals*t.interval
 }
 
 // The results of a comparison.

@@ -16,8 +16,8 @@ type watched struct {
 	now time.Time
 }
 
-func watch(t *testing.T, cfg shadowdiff.TrackerConfig) *watched {
-	return &watched{t: t, tr: shadowdiff.NewTracker(cfg), now: time.Unix(1000, 0)}
+func watch(t *testing.T, most int) *watched {
+	return &watched{t: t, tr: shadowdiff.NewLimitedTracker(most), now: time.Unix(1000, 0)}
 }
 
 // compare compares two documents some seconds after the last comparison.
@@ -63,7 +63,7 @@ func TestDifferenceCountsWhenItPersists(t *testing.T) {
 		{"many quick ones", []int{0, 1, 1, 1, 1, 1, 1}, "confirmed missing a (7)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := watch(t, shadowdiff.TrackerConfig{})
+			w := watch(t, 0)
 			var o shadowdiff.Observation
 			for _, s := range c.steps {
 				o = w.compare(s, with, lacking)
@@ -76,7 +76,7 @@ func TestDifferenceCountsWhenItPersists(t *testing.T) {
 }
 
 func TestInterruptionBeginsAnew(t *testing.T) {
-	w := watch(t, shadowdiff.TrackerConfig{})
+	w := watch(t, 0)
 	w.compare(0, with, lacking)
 	w.compare(3, with, lacking)
 	w.compare(3, with, with)
@@ -102,7 +102,7 @@ func TestAQuietSideIsBelieved(t *testing.T) {
 		{"A, which cannot read", 7, 9, 0, 3, "pending missing a (11)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := watch(t, shadowdiff.TrackerConfig{})
+			w := watch(t, 0)
 			a, b := parse(t, with), parse(t, lacking)
 			begin := time.Unix(5000, 0) // another clock
 			var o shadowdiff.Observation
@@ -144,7 +144,7 @@ func TestRevisionsAndTimeProveADifference(t *testing.T) {
 		{"only the other side has one, for long", [][2]uint64{{9, 0}, {9, 0}, {9, 0}}, "confirmed missing a (3)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := watch(t, shadowdiff.TrackerConfig{})
+			w := watch(t, 0)
 			var o shadowdiff.Observation
 			for _, s := range c.steps {
 				o = w.compare(3, with, lacking, s[0], s[1])
@@ -160,33 +160,32 @@ func TestChurnIsToldFromWhatStays(t *testing.T) {
 	route := func(filter string, endpoint int) string {
 		return fmt.Sprintf(`a: * -> %s -> <"http://x", "http://10.0.0.%d">`, filter, endpoint)
 	}
-	w, v := watch(t, shadowdiff.TrackerConfig{}), watch(t, shadowdiff.TrackerConfig{})
+	w, v := watch(t, 0), watch(t, 0)
+	var clean time.Duration
 	for i := range 20 {
 		// B is always one version of the endpoints behind.
 		o := w.compare(3, route("f()", i+1), route("f()", i))
 		if got, want := state(o), fmt.Sprintf("pending changed a (%d)", i+1); got != want {
 			t.Errorf("endpoints only: %s, want %s", got, want)
 		}
+		clean = o.Clean
 		o = v.compare(3, route("f()", i+1), route("g()", i))
 		if want := i >= 2; o.Confirmed.Changed == 1 != want {
 			t.Errorf("a filter, too: comparison %d: %s", i+1, state(o))
 		}
 	}
-	if w.tr.Clean() != 57*time.Second {
-		t.Errorf("endpoints only: clean for %v", w.tr.Clean())
+	if clean != 57*time.Second {
+		t.Errorf("endpoints only: clean for %v", clean)
 	}
 }
 
 func TestClean(t *testing.T) {
-	w := watch(t, shadowdiff.TrackerConfig{})
+	w := watch(t, 0)
 	check := func(want time.Duration, o shadowdiff.Observation) {
 		t.Helper()
-		if o.Clean != want || w.tr.Clean() != want {
-			t.Errorf("clean for %v (observation: %v), want %v", w.tr.Clean(), o.Clean, want)
+		if o.Clean != want {
+			t.Errorf("clean for %v, want %v", o.Clean, want)
 		}
-	}
-	if w.tr.Clean() != 0 {
-		t.Error("clean before the first comparison")
 	}
 	check(0, w.compare(3, with, with))
 	check(3*time.Second, w.compare(3, with, with))
@@ -209,7 +208,7 @@ func TestClean(t *testing.T) {
 }
 
 func TestDifferencesBeyondTheLimitStayPending(t *testing.T) {
-	w := watch(t, shadowdiff.TrackerConfig{MaxTracked: 10})
+	w := watch(t, 10)
 	a := document(1000, 0)
 	for i := range 4 {
 		o := w.compare(3, a, "")
@@ -235,7 +234,7 @@ func TestDifferencesBeyondTheLimitStayPending(t *testing.T) {
 // A route with a proven difference still counts when it begins to differ in another way.
 func TestAConfirmedDifferenceIsNotCleanInAnotherForm(t *testing.T) {
 	const a = `a: * -> f("x") -> <shunt>`
-	w := watch(t, shadowdiff.TrackerConfig{})
+	w := watch(t, 0)
 	for range 3 {
 		w.compare(3, a, `a: * -> f("y") -> <shunt>`)
 	}
@@ -254,7 +253,7 @@ func TestAConfirmedDifferenceIsNotCleanInAnotherForm(t *testing.T) {
 
 // Comparisons with differences beyond the limit are not clean either, though the differences change each time.
 func TestWhatIsBeyondTheLimitIsNotClean(t *testing.T) {
-	w := watch(t, shadowdiff.TrackerConfig{MaxTracked: 10})
+	w := watch(t, 10)
 	for i := range 3 {
 		var a strings.Builder
 		for n := range 20 {
@@ -268,7 +267,7 @@ func TestWhatIsBeyondTheLimitIsNotClean(t *testing.T) {
 }
 
 func TestManyPartsOfARouteAreBounded(t *testing.T) {
-	w := watch(t, shadowdiff.TrackerConfig{})
+	w := watch(t, 0)
 	a := "a: *" + strings.Repeat(` -> f("x")`, 500) + " -> <shunt>"
 	for range 3 {
 		if o := w.compare(3, a, "a: * -> <shunt>"); o.Comparisons == 3 && o.Confirmed.Changed != 1 {

@@ -140,8 +140,7 @@ func (b *Block) Len() int { return len(b.lines) }
 // Bytes returns the length of the text that AppendText appends.
 func (b *Block) Bytes() int { return b.bytes }
 
-// ReadAt implements [io.ReaderAt] for the lines of the block, joined by "\n". The canonical text of a table is the texts of its
-// blocks, joined in the same way.
+// ReadAt implements [io.ReaderAt] for the lines of the block, joined by "\n", as blocks are in a table.
 func (b *Block) ReadAt(dst []byte, off int64) (n int, err error) {
 	for n < len(dst) {
 		if off >= int64(b.bytes) {
@@ -161,8 +160,7 @@ func (b *Block) AppendText(dst []byte) []byte {
 	return dst[:len(dst)+n]
 }
 
-// Memo returns the value built by the first call with the key, and keeps it as long as the block. As with a context, the type
-// of a key belongs to the caller.
+// Memo returns the value built by the first call with the key, whose type belongs to the caller, as with a context.
 func (b *Block) Memo(key any, make func() any) any {
 	get, ok := b.memos.Load(key)
 	if !ok {

@@ -76,8 +76,7 @@ func Parse(text string) ([]Route, error) {
 	return routes, nil
 }
 
-// Write processes the next bytes of the document. It only returns ErrTooLarge: [Decoder.Table] reports other errors, so that
-// the digest of the document can be computed.
+// Write processes the next bytes. It only returns ErrTooLarge: [Decoder.Table] reports other errors.
 func (d *Decoder) Write(p []byte) (int, error) {
 	if d.read += int64(len(p)); d.read > d.limit {
 		d.fail(fmt.Errorf("%w: more than %d bytes", ErrTooLarge, d.limit))
@@ -115,8 +114,7 @@ func (d *Decoder) endLine() {
 	d.line = len(d.part)
 }
 
-// endPart adds the route of a part, usually a line, or leaves it out. An error after the first line drops only the text from
-// there on.
+// endPart adds the route of a part. An error after the first line drops only the text from there on.
 func (d *Decoder) endPart(part []byte) {
 	part = bytes.TrimRight(part, "\n")
 	routes, err := d.parse(part)

@@ -66,8 +66,7 @@ func (l List) blockOf(id string) *Block {
 	return l.blocks[i]
 }
 
-// Lookup finds routes of a list by id. It keeps the block that it has read last, so ids in order cost one unpacking for each
-// block.
+// Lookup finds routes of a list by id. It keeps the block that it has read last.
 type Lookup struct {
 	list     List
 	block    *Block

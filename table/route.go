@@ -8,8 +8,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Route is one line of a table: the printed text of a route, with the few facts that are needed later. Tables share its
-// strings.
+// Route is one line of a table: the printed text of a route, with the facts that are needed later.
 type Route struct {
 	// ID is unique within a table and matches [A-Za-z_][A-Za-z0-9_]*.
 	ID string

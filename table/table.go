@@ -40,8 +40,7 @@ type content struct {
 	beside *content // may have hashed a longer beginning when the digest is computed, which drops it; nil for none
 }
 
-// New returns a table of routes, which it copies and sorts by id; at is the time of the read that produced them. The error is
-// the one of [List.With].
+// New returns a table of routes of a read, which it copies and sorts by id. The error is the one of [List.With].
 func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
 	pointers := make([]*Route, len(routes))
 	for i := range routes {

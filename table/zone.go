@@ -31,8 +31,7 @@ func mostZones(blocks []*Block) []string {
 	return all
 }
 
-// Zones returns at most 64 zones of the table's endpoints, sorted, without those that occur only in routes that opt out. The
-// slice must not be changed.
+// Zones returns at most 64 zones of the endpoints, sorted, except those of routes that opt out. Do not change the slice.
 func (t *Table) Zones() []string { return t.zones() }
 
 // Zone returns the table for data planes in a zone: every route with at least three endpoints in the zone keeps only these. It
@@ -118,8 +117,7 @@ type endpoint struct {
 	zone   string // decoded
 }
 
-// endpoints returns the endpoints of a route's printed backend, and the text before the first one; none if no zone table of the
-// route may differ.
+// endpoints returns the endpoints of a route, and the text before them; none if no zone table of the route may differ.
 func endpoints(text string) (head string, all []endpoint) {
 	if !strings.Contains(text, "zone=") || strings.Contains(text, zoneOptOut) {
 		return "", nil

@@ -38,8 +38,8 @@ type command struct {
 }
 
 // tablesHelp describes the argument TABLE.
-const tablesHelp = `A table is a file of routes, such as a last-known-good file; a file or folder of manifests; a URL, such as http://routesrv/routes or
-that of a Skipper, http://10.2.0.7:9911/routes; or -, routes on standard input.`
+const tablesHelp = `A table is a file of routes, such as a last-known-good file; a file or folder of manifests; a URL, such as http://routesrv/routes or,
+for a Skipper, http://10.2.0.7:9911/routes; or -, routes on standard input.`
 
 // steeringHelp describes commands that change what is served.
 const steeringHelp = `Shows what would change, and asks; without a terminal, use --yes or --dry-run. It goes to all replicas, in the pods.`

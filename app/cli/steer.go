@@ -188,7 +188,7 @@ func (j *steerJob) define(flags *options.Flags) {
 	if j.order == api.SteerRollback {
 		flags.Add("--to", options.Text("TIME", &j.to, ""),
 			"Roll back to what was served at this time, instead of to an entry; in the forms of --since of log.")
-		flags.Add("--deleted", options.Bool(&j.deleted, false), "Only objects that do not exist any more. Nothing is frozen.")
+		flags.Add("--deleted", options.Bool(&j.deleted, false), "Only objects that no longer exist. Nothing is frozen.")
 	}
 }
 

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -96,13 +95,6 @@ func percent(n, of int) string {
 	return strconv.FormatFloat(100*float64(n)/float64(max(of, 1)), 'f', 2, 64) + "%"
 }
 
-// sortedGroups returns zones or versions, the largest first.
-func sortedGroups(groups []fleet.Group) []fleet.Group {
-	groups = slices.Clone(groups)
-	slices.SortStableFunc(groups, func(a, b fleet.Group) int { return cmp.Compare(b.Counts.Total(), a.Counts.Total()) })
-	return groups
-}
-
 type clientRow struct {
 	fleet.Client
 	State  stateView
@@ -148,7 +140,6 @@ func (c *Console) newFleetView(ctx context.Context) fleetView {
 		return fleetView{Known: true, Error: text(err.Error())}
 	}
 	out := fleetView{View: v, Known: true, States: countsOf(v.Counts)}
-	out.Zones, out.Versions = sortedGroups(v.Zones), sortedGroups(v.Versions)
 	for _, one := range v.Clients {
 		row := newClientRow(one)
 		refuses := one.State == fleet.Current && row.Refused > 0

@@ -174,7 +174,7 @@ func (p *Pod) Ready() bool {
 	})
 }
 
-// containers returns the containers that keep running: those of the pod, and the sidecars among the init containers.
+// containers returns the containers that keep running: the containers of the pod, and the sidecars among its init containers.
 func (p *Pod) containers() []corev1.Container {
 	return slices.DeleteFunc(slices.Concat(p.Spec.InitContainers, p.Spec.Containers), func(c corev1.Container) bool {
 		return slices.ContainsFunc(p.Spec.InitContainers, func(i corev1.Container) bool { return i.Name == c.Name && i.RestartPolicy == nil })

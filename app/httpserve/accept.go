@@ -26,15 +26,9 @@ const (
 // MaxForm limits the parameters of a command, in bytes.
 const MaxForm = 256 << 10
 
-// digestHelp tells the operator how to get the digest.
-const digestHelp = "name the table that you accept, as digest=DIGEST: GET /guard/held shows the digest"
-
-// Accept publishes the table that a guard holds back. It answers only on the control socket: see [ListenControl].
-//
-// The parameter digest names what the operator looked at, the table or the list of kept objects, so that a newer one is not
-// accepted by accident. The parameters namespace and object, each possibly given more than once, accept only some of the kept
-// objects. The parameter why is kept with the decision, and so is by, the name that the peer gives for its user; without it, the
-// user id of the peer. The errors of accept come from package guard.
+// Accept publishes the table that a guard holds back, or releases kept objects. It answers only on the control socket. The
+// parameter digest names what the operator looked at, so that a newer table is not accepted by accident; namespace and object,
+// each possibly repeated, choose objects; why is kept with the decision, and so is by, the name that the peer gives for its user.
 func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		peer, ok := PeerOf(r.Context())
@@ -68,7 +62,6 @@ func AcceptEndpoint(accept func(publish.Acceptance) (*table.Table, error), log *
 	}
 }
 
-// refuse maps an error of accept to an HTTP answer.
 func refuse(w http.ResponseWriter, err error) {
 	report, status := api.Error{Error: err.Error()}, http.StatusInternalServerError
 	if held, ok := errors.AsType[*publish.HeldError](err); ok {
@@ -92,8 +85,7 @@ func ReadForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	return r.Form, nil
 }
 
-// WordsOf returns the parameters by and why: who decided, and for what reason. The error names the one that is not a short text
-// in one line.
+// WordsOf returns the parameters by and why: who decided, and for what reason, as short texts in one line.
 func WordsOf(form url.Values) (by, why string, err error) {
 	by, why = strings.TrimSpace(form.Get("by")), form.Get("why")
 	if err := checkText("by", by, maxBy); err != nil {
@@ -102,22 +94,19 @@ func WordsOf(form url.Values) (by, why string, err error) {
 	return by, why, checkText("why", why, maxWhy)
 }
 
-// readAcceptance reads the parameters digest, by and why from the query or a form. The error names the parameter that is missing
-// or wrong.
+// readAcceptance reads the parameters of an acceptance. The error names the one that is missing or wrong.
 func readAcceptance(w http.ResponseWriter, r *http.Request) (a publish.Acceptance, err error) {
 	form, err := ReadForm(w, r)
 	if err != nil {
 		return a, err
 	}
-	text := form.Get("digest")
-	if text == "" {
-		return a, errors.New(digestHelp)
-	}
-	if a.Digest, err = table.ParseDigest(text); err != nil {
-		return a, fmt.Errorf("digest: %w", err)
+	if text := form.Get("digest"); text != "" {
+		if a.Digest, err = table.ParseDigest(text); err != nil {
+			return a, fmt.Errorf("digest: %w", err)
+		}
 	}
 	if a.Digest.IsZero() {
-		return a, errors.New(digestHelp)
+		return a, errors.New("name the table that you accept, as digest=DIGEST: GET /guard/held shows the digest")
 	}
 	a.Namespaces = form["namespace"]
 	for _, text := range form["object"] {

@@ -42,8 +42,7 @@ func wantsJSON(r *http.Request) bool {
 	return strings.Contains(strings.ToLower(r.Header.Get("Accept")), "application/json")
 }
 
-// WriteComparison writes a comparison like [WriteAnswer]. In its JSON form it is part of the result of document; nil means that it
-// is the whole answer.
+// WriteComparison writes a comparison like [WriteAnswer]. Its JSON form may be part of a document.
 func WriteComparison(w http.ResponseWriter, r *http.Request, v *shadowdiff.Comparison, document func(json.RawMessage) any) {
 	WriteAnswer(w, r, http.StatusOK, func(w io.Writer) error {
 		if document == nil {

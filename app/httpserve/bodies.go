@@ -28,7 +28,6 @@ type bodies struct {
 	held   atomic.Int64     // bytes of all bodies
 }
 
-// limitBodies wraps the handler of a listener.
 func limitBodies(listener string, endpoints []Endpoint, next http.Handler) http.Handler {
 	b := &bodies{next: next, limits: make(map[string]int64)}
 	for _, e := range endpoints {
@@ -41,8 +40,7 @@ func limitBodies(listener string, endpoints []Endpoint, next http.Handler) http.
 	return b
 }
 
-// ServeHTTP implements [http.Handler]. It answers 400 to an unexpected body, 413 to a body that is too large, 408 to a body that
-// does not arrive in time, and 503 while bodies use too much memory.
+// ServeHTTP implements [http.Handler]. It refuses bodies that are unexpected, too large, or too slow.
 func (b *bodies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		b.next.ServeHTTP(w, r)
@@ -109,7 +107,6 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// statusOf returns the status for a body that cannot be read.
 func statusOf(err error) int {
 	switch {
 	case errors.Is(err, errBodyTooLarge):

@@ -20,13 +20,11 @@ import (
 const (
 	// supportConnections is the limit of a support listener: probes, scrapers, a few people.
 	supportConnections = 64
-	// reservedDescriptors is how many file descriptors a main listener leaves for the support listener, the clients of the
-	// source, and table files. It is more than supportConnections.
+	// reservedDescriptors is how many file descriptors a main listener leaves for everything else, more than supportConnections.
 	reservedDescriptors = 128
 	// minConnections is how many connections a main listener accepts even if fewer than reservedDescriptors remain.
 	minConnections = 16
-	// newGrace is how long a connection may be silent before it counts as idle. manyGrace replaces newGrace for an address with more
-	// than its share.
+	// newGrace is how long a connection may be silent before it counts as idle; manyGrace is for addresses with many of them.
 	newGrace  = time.Second
 	manyGrace = 50 * time.Millisecond
 	// sendBufferSize is the size of the kernel's send buffer of one connection. By default Linux lets it grow to 4 MiB, which
@@ -53,10 +51,8 @@ func MainConnections(want int) int {
 // Connections limits the connections of a listener. When the limit is reached, it closes a connection of the address that has the
 // most: the one that has waited longest. On a main listener only connections without a complete request count as waiting, and
 // without any of these, new connections wait in the kernel until one ends: answers are never cut. On a support listener every
-// connection counts as waiting since its last request began or ended, so that a probe always gets in, whatever others do with
-// their connections.
-//
-// Create it with [NewConnections], call Track with the server before it serves, and wrap the listener with Listener.
+// connection counts as waiting since its last request began or ended, so that a probe always gets in. Call Track with the server
+// before it serves, and wrap the listener with Listener.
 type Connections struct {
 	max     int
 	always  bool // every connection may be closed to make room
@@ -92,8 +88,7 @@ func NewConnectionMetrics(reg prometheus.Registerer) *ConnectionMetrics {
 	}
 }
 
-// NewConnections returns the limiter of one listener, which holds at most limit connections. The name is [MainListener],
-// [SupportListener] or [ControlListener].
+// NewConnections returns the limiter of one listener with the given name, which holds at most limit connections.
 func NewConnections(name string, limit int, m *ConnectionMetrics) *Connections {
 	m.limit.WithLabelValues(name).Set(float64(limit))
 	return &Connections{
@@ -134,8 +129,7 @@ func (l *limitedListener) Close() error {
 	return l.Listener.Close()
 }
 
-// full reports whether all connections are in use, after an attempt to make room: it closes the oldest connection, among those
-// that may be closed, of the address with most connections.
+// full reports whether all connections are in use, after an attempt to close the oldest idle one of the address with most.
 func (c *Connections) full(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +174,6 @@ func (c *Connections) Track(srv *http.Server) {
 	}
 }
 
-// changed records the state of a connection.
 func (c *Connections) changed(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive, http.StateIdle:
@@ -215,7 +208,6 @@ func (c *Connections) remove(conn net.Conn) {
 	c.open.Set(float64(len(c.conns)))
 }
 
-// mark records that a connection became busy or idle now.
 func (c *Connections) mark(conn net.Conn, busy bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

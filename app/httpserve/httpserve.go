@@ -47,37 +47,25 @@ type ErrorLog struct {
 	kinds *prometheus.CounterVec
 }
 
-// errorKinds classifies the texts of net/http; the first match counts.
-var errorKinds = []struct {
-	part, kind string
-	level      slog.Level
-}{
-	{"panic serving", "panic", slog.LevelError},
-	{"Accept error", "accept", slog.LevelWarn},
-	{"TLS handshake error", "handshake", slog.LevelDebug},
-	{"", "other", slog.LevelDebug},
-}
-
 // NewErrorLog returns an error log and registers its counter.
 func NewErrorLog(log *slog.Logger, reg prometheus.Registerer) *ErrorLog {
-	var kinds []string
-	for _, k := range errorKinds {
-		kinds = append(kinds, k.kind)
-	}
 	return &ErrorLog{log: log, kinds: series.In(reg).Counters("routesrv_http_server_errors_total",
-		"Errors of net/http: panic (of a handler), accept, handshake (TLS) or other.", "kind", kinds...)}
+		"Errors of net/http: panic (of a handler), accept, handshake (TLS) or other.", "kind", "panic", "accept", "handshake", "other")}
 }
 
 // Write implements [io.Writer] for a log.Logger, which calls it once for each message.
 func (e *ErrorLog) Write(p []byte) (int, error) {
-	text := strings.TrimSpace(string(p))
-	for _, k := range errorKinds {
-		if strings.Contains(text, k.part) {
-			e.kinds.WithLabelValues(k.kind).Inc()
-			e.log.Log(context.Background(), k.level, "http server", "kind", k.kind, "error", text)
-			break
-		}
+	text, kind, level := strings.TrimSpace(string(p)), "other", slog.LevelDebug
+	switch {
+	case strings.Contains(text, "panic serving"):
+		kind, level = "panic", slog.LevelError
+	case strings.Contains(text, "Accept error"):
+		kind, level = "accept", slog.LevelWarn
+	case strings.Contains(text, "TLS handshake error"):
+		kind = "handshake"
 	}
+	e.kinds.WithLabelValues(kind).Inc()
+	e.log.Log(context.Background(), level, "http server", "kind", kind, "error", text)
 	return len(p), nil
 }
 
@@ -88,31 +76,26 @@ const (
 	ControlListener = "control" // the socket in the state folder: see [ListenControl]
 )
 
-// Endpoint is one path that a listener answers. A listener is built from a list of endpoints, and its part of
-// docs/reference/endpoints.md from the same list, so the document always matches.
+// Endpoint is one path that a listener answers; docs/reference/endpoints.md is generated from the same list.
 type Endpoint struct {
 	// Listener is [MainListener], [SupportListener] or [ControlListener].
 	Listener string
 	// Path is a pattern of [http.ServeMux]: {x} stands for one segment, a trailing slash for everything below.
 	Path string
-	// Methods lists the allowed methods; others get 405. nil allows all. Name HEAD in addition to GET, unless ChecksMethods is
-	// set.
+	// Methods lists the allowed methods, HEAD in addition to GET; others get 405. nil allows all.
 	Methods []string
 	// Does describes the answer: one sentence in Markdown without a full stop.
 	Does string
-	// Condition is when the endpoint exists, in the operator's words, as in "with `-enable-profile`"; empty means always. It is
-	// only for the documentation: the caller omits endpoints that do not exist from the list.
+	// Condition is when the endpoint exists, as in "with `-enable-profile`"; empty means always. It is only for the documentation.
 	Condition string
 	// ChecksMethods is set for a handler that answers wrong methods itself. Otherwise [Mux] does that.
 	ChecksMethods bool
-	// MaxBody is the limit of a request's body in bytes. With 0 the endpoint accepts no body. An endpoint with a body must have a
-	// Path without wildcards, and Methods.
+	// MaxBody is the limit of a request's body in bytes; 0 accepts none. With it, Path must have no wildcards.
 	MaxBody int64
 	Handler http.Handler
 }
 
-// Mux returns a mux that answers the endpoints of one listener. Other paths get 404, wrong methods 405. It panics if two
-// endpoints conflict or one is incomplete, which is a mistake in the list.
+// Mux returns a mux that answers the endpoints of one listener. It panics if two conflict or one is incomplete.
 func Mux(listener string, endpoints []Endpoint) *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, e := range endpoints {
@@ -135,8 +118,7 @@ func Mux(listener string, endpoints []Endpoint) *http.ServeMux {
 	return mux
 }
 
-// Probes returns the endpoints for probes under the names that Kubernetes uses: /livez answers 204 as long as the process
-// answers, and /readyz as the handler ready.
+// Probes returns /livez, which answers 204 as long as the process answers, and /readyz, which answers as the handler ready.
 func Probes(ready http.Handler) []Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []Endpoint{

@@ -23,23 +23,19 @@ type ListenersConfig struct {
 	// Listen opens the listeners; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
 
-	// Endpoints are the endpoints of all listeners. The support listener and the control socket serve exactly these. Main serves the
-	// main listener; nil means Endpoints.
+	// Endpoints are the endpoints of all listeners. Main serves the main listener; nil means Endpoints.
 	Endpoints []Endpoint
 	Main      http.Handler
-	// DrainStreams ends the streams of the main listener, which would otherwise stay open, within the window. It returns when
-	// they have ended. nil means that the main listener has no streams.
+	// DrainStreams ends the streams of the main listener within the window, and returns when they have ended. It may be nil.
 	DrainStreams func(window time.Duration)
-	// StateDir is the folder with the control socket: see [ListenControl]. Without it, or without endpoints of [ControlListener],
-	// the program has no control socket.
+	// StateDir is the folder with the control socket: see [ListenControl]. It may be empty.
 	StateDir string
 	// TLS configures TLS for the main listener.
 	TLS TLSConfig
 	// MaxConnections is how many connections the main listener holds, reduced to the limit of [MainConnections].
 	MaxConnections int
 
-	// Drain is how long to keep serving after the program was told to stop. Draining, if not nil, is called when that time
-	// begins.
+	// Drain is how long to keep serving after the program was told to stop. Draining, if not nil, is called when that begins.
 	Drain    time.Duration
 	Draining func()
 	// ShutdownTimeout is how long requests have to end after Drain.
@@ -111,12 +107,12 @@ func NewListeners(cfg ListenersConfig) (*Listeners, error) {
 	return l, nil
 }
 
-// Run opens the listeners, runs work, and serves until ctx ends or the main listener fails. Then it shuts everything down in
-// order. It returns an error if the main listener cannot be opened or fails. If ctx has already ended, it opens nothing.
+// Run opens the listeners, runs work, and serves until ctx ends or the main listener fails. It returns an error if the main
+// listener cannot be opened or fails. If ctx has already ended, it opens nothing.
 //
 // The order of the shutdown: all listeners keep serving for the time of Drain, so that load balancers notice. Then the main
-// listener closes, and requests have until the deadline to end. Then the others close; until then they have shown the shutdown.
-// Last, the context of work ends, so that tables stay fresh until the end.
+// listener closes, and requests have until the deadline to end. Then the others close, and last, the context of work ends, so
+// that tables stay fresh until the end.
 func (l *Listeners) Run(ctx context.Context, work func(context.Context)) (err error) {
 	if ctx.Err() != nil {
 		return nil
@@ -201,8 +197,7 @@ func (s *listener) serve(on net.Listener) (err error) {
 	return err
 }
 
-// drain keeps serving so that load balancers notice that the process is about to end. It returns at once when the main listener
-// has ended.
+// drain keeps serving so that load balancers notice that the process is about to end, until the main listener has ended.
 func (l *Listeners) drain(ended <-chan struct{}) {
 	l.cfg.Draining()
 	var draining sync.WaitGroup

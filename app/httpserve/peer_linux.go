@@ -5,7 +5,6 @@ import (
 	"syscall"
 )
 
-// peerOf asks the kernel who connected to a Unix socket.
 func peerOf(c net.Conn) (p Peer, ok bool) {
 	unix, ok := c.(*net.UnixConn)
 	if !ok {

@@ -159,7 +159,7 @@ func (f *Flags) guard(c *guard.Config, maxLoss float64, hold time.Duration, rela
 			"comes back is always released."},
 		{"max-routes", Number(&c.MaxRoutes, 0, 0, most), "do not serve objects that make the table grow past this; 0 means no limit."},
 		{"max-bytes", size(&c.MaxBytes, "0", 0), "the same in bytes, such as 512MiB; also the largest table that " +
-			"--upstream may send, by default four times the last one, from 64 MiB (512 MiB for the first one) to a quarter of the memory limit."},
+			"--upstream may send, by default 512 MiB, or a quarter of the memory limit if that is less."},
 	}...), "What counts as an accident, and what then happens.")
 	c.Hold = 0 // until it is set
 	f.Check(func() {

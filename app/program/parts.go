@@ -101,8 +101,9 @@ func NewTransport(address string, files options.TLSFiles, log *slog.Logger, reg 
 		return nil, errors.New("client certificate: set both the certificate and its key")
 	}
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
+	ends := httpserve.NewCertificateEnds(reg, httpserve.ClientSide)
 	var before *http.Transport
-	r, err := httpserve.NewReloaded([]string{files.CA, files.Cert, files.Key}, log, func(ends httpserve.CertificateEnds) (*http.Transport, error) {
+	r, err := httpserve.NewReloaded([]string{files.CA, files.Cert, files.Key}, log, func() (*http.Transport, error) {
 		config, err := clientTLS(files, ends)
 		if err != nil {
 			return nil, err
@@ -121,7 +122,6 @@ func NewTransport(address string, files options.TLSFiles, log *slog.Logger, reg 
 	if err != nil {
 		return nil, err
 	}
-	httpserve.RegisterCertificateEnds(reg, httpserve.ClientSide, r.Ends)
 	return &transport{r}, nil
 }
 
@@ -134,18 +134,18 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 func (t *transport) CloseIdleConnections() { t.Current().CloseIdleConnections() }
 
 // clientTLS reads the files.
-func clientTLS(files options.TLSFiles, ends httpserve.CertificateEnds) (*tls.Config, error) {
+func clientTLS(files options.TLSFiles, ends *httpserve.CertificateEnds) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	var authorities []byte
 	if files.CA != "" {
-		pem, err := durable.ReadFile(files.CA, durable.MaxTLSFile)
-		if err != nil {
+		var err error
+		if authorities, err = durable.ReadFile(files.CA, durable.MaxTLSFile); err != nil {
 			return nil, fmt.Errorf("read authorities: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
+		if !config.RootCAs.AppendCertsFromPEM(authorities) {
 			return nil, fmt.Errorf("read authorities %q: the file has no certificate", files.CA)
 		}
-		ends.Authorities(pem)
 	}
 	if files.Cert != "" {
 		pair, err := durable.ReadKeyPair(files.Cert, files.Key)
@@ -153,8 +153,8 @@ func clientTLS(files options.TLSFiles, ends httpserve.CertificateEnds) (*tls.Con
 			return nil, fmt.Errorf("read client certificate %q and key %q: %w", files.Cert, files.Key, err)
 		}
 		config.Certificates = []tls.Certificate{pair}
-		ends.Pair(pair)
 	}
+	ends.Show(config.Certificates, authorities)
 	return config, nil
 }
 

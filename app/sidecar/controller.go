@@ -45,8 +45,7 @@ const (
 
 func origins() []origin { return []origin{fromNobody, fromLastKnownGood, fromSelf, fromRouteServer} }
 
-// controller decides which producers run and which one is served. Only its goroutine, run, changes its state; others pass
-// functions to call.
+// controller decides which producers run and which one is served. Only its goroutine, run, changes its state.
 type controller struct {
 	cfg          *Config // read only
 	log          *slog.Logger
@@ -180,7 +179,6 @@ func (c *controller) step(now time.Time) {
 	c.report(now)
 }
 
-// readMode applies what an operator has written to the mode file.
 func (c *controller) readMode() {
 	if c.modes == nil {
 		return
@@ -214,7 +212,6 @@ func (c *controller) decide(now time.Time) {
 	}
 }
 
-// updateFallback starts or ends the fallback.
 func (c *controller) updateFallback(now time.Time) {
 	before := c.falling
 	if c.decision.Mode != rollout.Exec || c.cfg.Source == nil {
@@ -235,7 +232,6 @@ func (c *controller) updateFallback(now time.Time) {
 	}
 }
 
-// contact returns the state of the contact with the route servers.
 func (c *controller) contact() rollout.Contact {
 	p := c.remote
 	if p == nil {
@@ -329,8 +325,7 @@ func (c *controller) boot(now time.Time) {
 	}
 }
 
-// prove passes a newly proven table to the last-known-good file, which the client keeps. In mode False there is no client, and
-// the file stays as it is.
+// prove passes a newly proven table to the last-known-good file of the client; in mode False the file stays as it is.
 func (c *controller) prove() {
 	c.proof.tick(time.Now())
 	c.reconsider()
@@ -356,7 +351,6 @@ func (c *controller) reconsider() {
 	}
 }
 
-// readProxy records the figures of the proxy.
 func (c *controller) readProxy(now time.Time, f *figures) {
 	before := c.proof.fallenBack(now)
 	if c.proof.read(now, f); c.proof.fallenBack(now) != before {
@@ -364,8 +358,7 @@ func (c *controller) readProxy(now time.Time, f *figures) {
 	}
 }
 
-// recheck asks for an early read, because the proxy names a table that is newer than the served one. It never blocks. It does not
-// speed up a fallback.
+// recheck asks for an early read, because the proxy names a newer table. It never blocks. It does not speed up a fallback.
 func (c *controller) recheck() {
 	if p := c.remoteNow.Load(); p != nil {
 		p.client.Recheck()

@@ -15,8 +15,7 @@ import (
 // Handler returns the handler for the proxy: /routes, /routes/{zone}, /health and /fresh.
 func (s *Sidecar) Handler() http.Handler { return httpserve.Mux(httpserve.MainListener, s.endpoints) }
 
-// SupportHandler returns the handler for operators: /livez, /readyz, /health, /fresh, /status, /problems, /shadow, /guard/held
-// and /metrics.
+// SupportHandler returns the handler for operators, probes and Prometheus.
 func (s *Sidecar) SupportHandler() http.Handler {
 	return httpserve.Mux(httpserve.SupportListener, s.endpoints)
 }
@@ -58,7 +57,7 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 			httpserve.WriteComparison(w, r, s.controller.shadowView(), nil)
 		}),
 			Does: "the comparison of mode Pre, as text or JSON"},
-		{Path: "/guard/held", Methods: get, Handler: httpserve.NewHeldPage(s.controller.held, acceptCommand),
+		{Path: "/guard/held", Methods: get, Handler: httpserve.HeldPage(s.controller.held, acceptCommand),
 			Does: "how the held table differs from the one that it was compared with: as above"},
 	}
 	if s.cfg.EnableProfile {
@@ -102,7 +101,6 @@ func (c *controller) held() (held httpserve.Held, ok bool) {
 	return held, ok
 }
 
-// serveMetrics writes the series of the sidecar, and of the poller while one is running.
 func (s *Sidecar) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	all := prometheus.Gatherers{s.registry}
 	if p := s.controller.selfNow.Load(); p != nil {
@@ -122,12 +120,11 @@ func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 	})
 }
 
-// afterReading reads the metrics of the proxy before a request for the table is answered: a proxy that crashed because of the
-// served table does not get it again.
+// afterReading reads the metrics of the proxy first: one that crashed because of the served table does not get it again.
 func (s *Sidecar) afterReading(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.watch != nil {
-			s.watch.fresh(r.Context())
+			s.watch.fresh(r.Context(), r.Header.Get(api.HeaderIfNoneMatch) != "")
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -142,8 +139,7 @@ func (s *Sidecar) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// serveFresh answers whether the source of the table was read recently. It is for alerts, not for probes: an old table is better
-// than none.
+// serveFresh answers whether the source was read recently: for alerts, not for probes, since an old table is better than none.
 func (s *Sidecar) serveFresh(w http.ResponseWriter, _ *http.Request) {
 	r := s.fresh()
 	status := http.StatusOK
@@ -153,7 +149,6 @@ func (s *Sidecar) serveFresh(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, status, r)
 }
 
-// serveProblems lists the problems of objects while a table is computed.
 func (s *Sidecar) serveProblems(w http.ResponseWriter, _ *http.Request) {
 	problems := []api.Problem{}
 	if p := s.controller.selfNow.Load(); p != nil {

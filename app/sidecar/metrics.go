@@ -21,10 +21,9 @@ const (
 	metricsTimeout = 2 * time.Second
 )
 
-// metricsReader reads the metrics of one Skipper, in the format of Prometheus. It must not be used concurrently.
-//
-// A proxy of a large cluster has series for each route, host and method, of many megabytes, so it asks only for the families that
-// it uses (name[]=), and skips the others in the answer of a proxy that ignores this.
+// metricsReader reads the metrics of one Skipper, in the format of Prometheus. It must not be used concurrently. A proxy of a
+// large cluster has many megabytes of them, so it asks for a few families only (name[]=), and skips the others where that is
+// ignored.
 type metricsReader struct {
 	url     string
 	client  *http.Client
@@ -32,7 +31,6 @@ type metricsReader struct {
 	failing bool
 }
 
-// newMetricsReader returns a reader for the metrics at an http or https URL. If transport is nil, it creates one.
 func newMetricsReader(address string, transport http.RoundTripper, log *slog.Logger) (*metricsReader, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
@@ -102,7 +100,6 @@ func families() []string {
 	return []string{"skipper_custom_total", "skipper_custom_gauges", "skipper_route_invalid", "process_start_time_seconds"}
 }
 
-// parseMetrics reads the metrics of a Skipper.
 func parseMetrics(in io.Reader) (*figures, error) {
 	f, isSkipper := &figures{}, false
 	limited := &io.LimitedReader{R: in, N: maxMetrics}

@@ -56,7 +56,6 @@ type proof struct {
 	refusedEarlier uint64       // before it fetched that table
 }
 
-// newProof reads the state of the previous process.
 func newProof(stateDir string, m *metrics, log *slog.Logger) *proof {
 	p := &proof{log: log, metrics: m}
 	p.writer = durable.NewWriter(p.write)
@@ -78,7 +77,6 @@ func newProof(stateDir string, m *metrics, log *slog.Logger) *proof {
 	return p
 }
 
-// restored records the table of the last-known-good file.
 func (p *proof) restored(t *table.Table, read time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,21 +138,18 @@ func (p *proof) follow() {
 	}
 }
 
-// unproven reports whether the last-known-good file must not have a table yet: any table is better than none, and a proven one
-// better than any.
+// unproven reports whether the last-known-good file must not have a table yet: a proven one is better, and any better than none.
 func (p *proof) unproven(d table.Digest) bool {
 	c, ok := p.proven()
 	return ok && d != c.Table.Digest()
 }
 
-// proven returns the proven table. ok is false if there is none.
 func (p *proof) proven() (c publish.Candidate, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.tables.proven, p.tables.proven.Table != nil
 }
 
-// read records the figures of the proxy.
 func (p *proof) read(now time.Time, f *figures) {
 	applied := f.applied
 	if applied.IsZero() && f.table {
@@ -179,21 +174,18 @@ func (p *proof) read(now time.Time, f *figures) {
 	p.follow()
 }
 
-// knowsProcess reports whether the start of the proxy's process is known.
 func (p *proof) knowsProcess() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.rules.State().Started.IsZero()
 }
 
-// fallenBack reports whether the proven table must be served.
 func (p *proof) fallenBack(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.rules.FallenBack(now)
 }
 
-// tick records that time has passed.
 func (p *proof) tick(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -286,7 +278,6 @@ func (p *proof) write() {
 	p.failed = err != nil
 }
 
-// flush waits a limited time for a write in progress.
 func (p *proof) flush() { p.writer.Wait(time.After(proofWait)) }
 
 // proofWait is how long the end of a process waits for the disk.

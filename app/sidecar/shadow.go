@@ -19,8 +19,7 @@ const staleComparisons = 10
 // selfName names the computed table in reports.
 const selfName = "self-computed"
 
-// shadow compares the computed table with the fetched one. It has its own goroutine, because comparing large tables takes too
-// long for the controller.
+// shadow compares the computed table with the fetched one, which takes too long for the goroutine of the controller.
 type shadow struct {
 	c       *controller
 	metrics *shadowdiff.Metrics
@@ -103,7 +102,6 @@ func (c *controller) unread(now time.Time) string {
 	return ""
 }
 
-// run compares until ctx ends.
 func (s *shadow) run(ctx context.Context) {
 	for {
 		select {
@@ -118,9 +116,7 @@ func (s *shadow) run(ctx context.Context) {
 // observe compares a pair and passes the result to the controller.
 func (s *shadow) observe(ctx context.Context, p pair) {
 	if s.tracker == nil || s.tracking != p.generation {
-		s.tracker, s.tracking = shadowdiff.NewTracker(shadowdiff.TrackerConfig{
-			Interval: max(s.c.cfg.Interval, s.c.cfg.Fetch.Interval),
-		}), p.generation
+		s.tracker, s.tracking = shadowdiff.NewTracker(max(s.c.cfg.Interval, s.c.cfg.Fetch.Interval)), p.generation
 	}
 	switch err := s.diff(ctx, p); {
 	case ctx.Err() != nil:
@@ -171,7 +167,6 @@ func (s *shadow) diff(ctx context.Context, p pair) error {
 	return nil
 }
 
-// evidence summarises the comparisons. The controller calls it.
 func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 	e := rollout.Evidence{
 		Comparisons: s.clean, CleanFor: s.observed.Clean, Differences: s.observed.Confirmed.Differences(),
@@ -188,7 +183,6 @@ func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 	return e
 }
 
-// shadowView returns the content of /shadow.
 func (c *controller) shadowView() *shadowdiff.Comparison {
 	now := c.shown.Load()
 	v := c.shadow.view.Load()
@@ -207,8 +201,7 @@ func (c *controller) shadowView() *shadowdiff.Comparison {
 	return &shown
 }
 
-// owners finds the objects of routes where this data plane reads the cluster itself, in the modes False and Pre; otherwise it is
-// nil, and only ids are known.
+// owners finds the objects of routes in the modes False and Pre; otherwise it is nil, and only ids are known.
 func (c *controller) owners() shadowdiff.OwnerFunc {
 	p := c.selfNow.Load()
 	if p == nil {

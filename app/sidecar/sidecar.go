@@ -60,15 +60,12 @@ const (
 
 // Config configures a Sidecar. Set Source, or a URL in Fetch, or both, as the modes in use require.
 type Config struct {
-	// Setting is the mode at the start. If ModeFile is set and contains a valid mode, that mode takes precedence, at the start
-	// and whenever it changes.
+	// Setting is the mode at the start. A valid mode in ModeFile takes precedence, at the start and whenever it changes.
 	Setting  rollout.Setting
 	ModeFile string
-	// Pod is the name that determines this data plane's slot of the fallback. Together with PodNamespace and Node it identifies
-	// this client to route servers; those two may be empty.
+	// Pod determines the slot of the fallback. With PodNamespace and Node, which may be empty, it identifies this client.
 	Pod, PodNamespace, Node string
-	// ProxyMetricsURL is the URL of the proxy's metrics. They show whether a table is proven, and the sidecar reports a few sums of
-	// them to the route server. Empty turns this off. ProxyTransport sends the requests; nil means a new transport.
+	// ProxyMetricsURL is the URL of the proxy's metrics, which show whether a table is proven. A nil ProxyTransport means a new one.
 	ProxyMetricsURL string
 	ProxyTransport  http.RoundTripper
 	Cutover         rollout.CutoverConfig
@@ -76,33 +73,29 @@ type Config struct {
 	Fallback rollout.FallbackConfig
 
 	// Settings of the poller: see poller.Config and rules.Options. A nil Source means that no table can be computed.
-	Source     poller.Source
-	Compile    rules.Options
-	Guard      guard.Config // for both producers, and for switches between them
-	Interval   time.Duration
-	MaxBackoff time.Duration
+	Source               poller.Source
+	Compile              rules.Options
+	Guard                guard.Config // for both producers, and for switches between them
+	Interval, MaxBackoff time.Duration
 
 	// Fetch configures the client; without URLs no table can be fetched. The sidecar sets StateDir, Sink, Guard, Logger and
 	// Metrics. Zone and ZoneFile also apply to the computed table.
 	Fetch dataplane.Config
 
-	// Address is the listener for the proxy, host:port; empty means [DefaultAddress]. SupportAddress is the listener for
-	// operators, probes and metrics; empty turns it off.
-	Address        string
-	SupportAddress string
+	// Address is the listener for the proxy, by default [DefaultAddress], and SupportAddress the one for operators, probes and
+	// metrics; empty turns it off.
+	Address, SupportAddress string
 	// Listen opens the listeners; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
 	// FreshLimit is the age of the source's last read from which /fresh answers 503. Default [DefaultFreshLimit].
 	FreshLimit time.Duration
 	// Drain is how long to keep serving after Run was told to end: the proxy may need the sidecar as long as it serves itself.
 	// ShutdownTimeout is how long requests then have to end, by default [DefaultShutdownTimeout].
-	Drain           time.Duration
-	ShutdownTimeout time.Duration
+	Drain, ShutdownTimeout time.Duration
 
 	// StateDir is the folder for the last-known-good file and the control socket; empty keeps neither.
 	StateDir string
-	// RoutesFile is a plain eskip document with the served table, for a proxy that reads one (-routes-file) as the same user: it has
-	// mode 0600. Empty means no file.
+	// RoutesFile has the served table, for a proxy with -routes-file that runs as the same user. Empty means no file.
 	RoutesFile string
 
 	// SupportLoopbackOnly limits the pages for operators (/status, /problems, /shadow, held tables, profiles) to the control socket
@@ -219,8 +212,7 @@ const maxConnections = 1000
 // returns an error if the main listener cannot be opened or fails. If ctx has already ended, it opens nothing.
 func (s *Sidecar) Run(ctx context.Context) error { return s.listeners.Run(ctx, s.RunTables) }
 
-// RunTables runs everything except the listeners until ctx ends: for a program that has its own listeners and serves
-// [Sidecar.Handler].
+// RunTables runs everything except the listeners, for a program that serves [Sidecar.Handler] itself, until ctx ends.
 func (s *Sidecar) RunTables(ctx context.Context) {
 	s.started.Store(time.Now().UnixNano())
 	var background sync.WaitGroup

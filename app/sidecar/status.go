@@ -130,7 +130,6 @@ func (s *Sidecar) status() statusReport {
 	return r
 }
 
-// fresh returns how old the source of the served table is.
 func (s *Sidecar) fresh() api.Fresh {
 	r := api.Fresh{LimitSeconds: s.cfg.FreshLimit.Seconds()}
 	t := s.cache.Status()
@@ -150,7 +149,6 @@ func (s *Sidecar) fresh() api.Fresh {
 	return r
 }
 
-// identity returns how a sidecar identifies itself to route servers.
 func (c *controller) identity() string {
 	i := fleet.Identity{
 		Kind: fleet.Sidecar, ID: c.cfg.Pod, Node: c.cfg.Node, Zone: c.zone(), Version: c.cfg.Version, Interval: c.cfg.Fetch.Interval,
@@ -182,7 +180,6 @@ func (s *Sidecar) report(ctx context.Context) {
 	reporter.Run(ctx)
 }
 
-// collect builds the report.
 func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 	p := s.controller.remoteNow.Load()
 	if p == nil {
@@ -207,16 +204,9 @@ func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 
 // metrics are the series of the controller.
 type metrics struct {
-	mode      *prometheus.GaugeVec
-	origin    *prometheus.GaugeVec
-	switches  *prometheus.CounterVec
-	ready     prometheus.Gauge
-	refused   prometheus.Gauge
-	held      prometheus.Gauge
-	computing prometheus.Gauge
-	badMode   prometheus.Gauge
-	suspect   prometheus.Gauge
-	deaths    prometheus.Counter
+	mode, origin                                      *prometheus.GaugeVec
+	ready, refused, held, computing, badMode, suspect prometheus.Gauge
+	deaths                                            prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -224,7 +214,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		mode:      made.Gauges("dataplane_mode", "1 for the mode in force: False, Pre or Exec.", "mode"),
 		origin:    made.Gauges("dataplane_origin", "1 for the origin of the served table: routeserver, self, last_known_good or none.", "origin"),
-		switches:  made.Counters("dataplane_switches_total", "Switches to another producer.", "origin", string(fromSelf), string(fromRouteServer)),
 		ready:     made.Gauge("dataplane_cutover_ready", "1 while mode Pre finds a cutover advisable."),
 		refused:   made.Gauge("dataplane_mode_refused", "1 while the requested mode is refused."),
 		held:      made.Gauge("dataplane_switch_held", "1 while a switch to another producer is held because of its table."),
@@ -237,7 +226,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// show sets the gauges that mirror the state.
 func (m *metrics) show(v *modeReport) {
 	for _, mode := range rollout.Modes() {
 		m.mode.WithLabelValues(mode.String()).Set(series.Bool(mode == v.Mode))

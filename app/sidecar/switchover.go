@@ -10,7 +10,6 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// origin returns where the served table comes from.
 func (c *controller) origin() origin {
 	if from := c.served.From(); from != "" {
 		return origin(from)
@@ -29,8 +28,7 @@ func (c *controller) running(from origin) *producer {
 	return nil
 }
 
-// switchTo serves the producer from now on, if it is the target and nothing speaks against its offer. It is called for each read
-// that shows the offer.
+// switchTo serves the producer from now on, if it is the target and nothing speaks against its offer.
 func (c *controller) switchTo(p *producer) {
 	if p.origin != c.target || p.offer.Table == nil || c.running(p.origin) != p {
 		return
@@ -42,17 +40,14 @@ func (c *controller) switchTo(p *producer) {
 	}
 }
 
-// switched records that the producer is now served.
 func (c *controller) switched(p *producer, before origin) {
 	c.active = p
-	c.metrics.switches.WithLabelValues(string(p.origin)).Inc()
 	if t := c.served.Table(); before != p.origin {
 		c.log.Info(LogServing, "origin", string(p.origin), "before", string(before), "hash", t.Digest().String(),
 			"routes", t.Len(), "revision", t.Revision())
 	}
 }
 
-// acceptSwitchover accepts a switch that the guard holds.
 func (c *controller) acceptSwitchover(a publish.Acceptance) (t *table.Table, err error) {
 	err = publish.ErrNothingHeld
 	c.call(func() {
@@ -92,9 +87,8 @@ func (c *controller) accept(a publish.Acceptance) (*table.Table, error) {
 // maxModeFile limits the size of the file, which may name nodes.
 const maxModeFile = 64 << 10
 
-// modeFile is a file with a mode as its content. Its few bytes are read each time, because the files of a mounted ConfigMap
-// change when a symbolic link two folders up is moved, which does not reliably change the file's time or size. It is owned by the
-// controller.
+// modeFile is a file with a mode, owned by the controller. It is read each time: a mounted ConfigMap changes by a symbolic link
+// two folders up, which does not reliably change the file's time or size.
 type modeFile struct {
 	path string
 	log  *slog.Logger

@@ -9,12 +9,15 @@ import (
 )
 
 const (
-	// watchEvery is the time between two readings of the proxy's metrics, and watchSoon the least time between a reading and one
-	// that a request for the table causes. A reading that takes long makes both longer: readings take at most one part in watchShare
-	// of the time.
+	// watchEvery is the time between two readings, and watchSoon the least time between a reading and one that a request for the
+	// table causes. Readings take at most one part in watchShare of the time.
 	watchEvery = time.Second
 	watchSoon  = 50 * time.Millisecond
 	watchShare = 10
+	// maxSpare is how many readings may come sooner than that within eagerFor after a request that names no table, such as the first
+	// one of a process. Each reading by time earns another one.
+	maxSpare = 8
+	eagerFor = 2 * time.Second
 	// awaitEvery is the time between two attempts while the proxy does not listen, for at most awaitFor: a proxy that crashes
 	// because of its table may run for milliseconds only. The attempts cost less than 1 % of a core.
 	awaitEvery = 10 * time.Millisecond
@@ -31,6 +34,8 @@ type watch struct {
 	reader *metricsReader
 	began  time.Time     // of the last attempt
 	took   time.Duration // by a successful attempt, on average
+	eager  time.Time     // until when readings may be spent
+	spare  int           // readings to spend
 	alive  time.Time     // when the metrics were last read; at first, the start of this process if an earlier one has read them
 	err    error         // of the last attempt
 }
@@ -44,7 +49,6 @@ func newWatch(r *metricsReader, known bool, read func(time.Time, *figures)) *wat
 	return w
 }
 
-// run reads the metrics until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	defer w.reader.client.CloseIdleConnections()
 	timer := time.NewTimer(0)
@@ -58,6 +62,7 @@ func (w *watch) run(ctx context.Context) {
 		w.turn <- struct{}{}
 		if time.Since(w.began) >= w.due() {
 			w.look(ctx)
+			w.spare = min(w.spare+1, maxSpare)
 		}
 		wait := w.due() - time.Since(w.began)
 		<-w.turn
@@ -88,9 +93,8 @@ func (w *watch) look(ctx context.Context) {
 	}
 }
 
-// fresh reads the metrics before a request for the table is answered, so that a proxy that was restarted gets the right one at
-// once. The sender of the request influences only the time of a reading.
-func (w *watch) fresh(ctx context.Context) {
+// fresh reads the metrics before a request for the table is answered. Its sender influences only the time of a reading.
+func (w *watch) fresh(ctx context.Context, named bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestWait)
 	defer cancel()
 	select {
@@ -99,7 +103,15 @@ func (w *watch) fresh(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if due := w.err != nil || time.Since(w.began) >= max(watchSoon, watchShare*w.took); due && w.took < requestWait {
+	if !named {
+		w.eager = time.Now().Add(eagerFor)
+	}
+	due := w.err != nil || time.Since(w.began) >= max(watchSoon, watchShare*w.took)
+	if !due && w.spare > 0 && time.Now().Before(w.eager) {
+		w.spare--
+		due = true
+	}
+	if due && w.took < requestWait {
 		w.look(ctx)
 	}
 }

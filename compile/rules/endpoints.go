@@ -71,8 +71,7 @@ func ambiguous(kind kube.Kind, svc *kube.Service) bool {
 	return false
 }
 
-// endpointsOf resolves a service port for an object with annotations. An empty protocol annotation counts as absent, except for
-// Ingresses with Endpoints.
+// endpointsOf resolves a service port. An empty protocol counts as absent, except for Ingresses with Endpoints.
 func (u *Unit) endpointsOf(kind kube.Kind, key kube.ServiceKey, port kube.ServicePort, annotations kube.Pairs) []endpoint {
 	var scheme string // empty: the scheme of the port
 	protocol, given := annotations.Lookup(protocolAnnotation)
@@ -110,8 +109,7 @@ type resolution struct {
 	user      kube.Ref
 }
 
-// subsetEndpoints uses the first subset that qualifies: for a RouteGroup it has the target port, for an Ingress a port of the
-// service port's name, or a single port.
+// subsetEndpoints uses the first subset with the target port, or for an Ingress the port's name or a single port.
 func subsetEndpoints(kind kube.Kind, e *kube.Endpoints, port kube.ServicePort, scheme string) []endpoint {
 	if e == nil {
 		return nil
@@ -227,13 +225,9 @@ func balanced(e endpoint) eskip.LBEndpoint {
 
 // plainURL reports whether a URL remains the same when a zone is added and removed.
 func plainURL(url string) bool {
-	for i := range len(url) {
-		c := url[i]
-		if (c < 'a' || c > 'z') && (c < '-' || c > ':') && c != '[' && c != ']' { // - . / digits :
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(url, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '-' || c > ':') && c != '[' && c != ']' // - . / digits :
+	})
 }
 
 // mergedSlices are all slices of one service that list ports, in the order of the snapshot.

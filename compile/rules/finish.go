@@ -128,8 +128,7 @@ func (u *Unit) unreadable(r *eskip.Route, err error) bool {
 	return false
 }
 
-// printClones prints the results of the clone rules. Of clones with the same id the last one counts, as for a proxy that reads
-// the table of the reference.
+// printClones prints the results of the clone rules. Of clones with the same id the last one counts, as for a proxy.
 func (u *Unit) printClones(routes []*eskip.Route) []int32 {
 	var clones []int32
 	for _, r := range routes {
@@ -182,8 +181,7 @@ func (u *Unit) checkRefused(r *eskip.Route) {
 	u.ownf(Problem{Route: r.Id, Reason: reason, Severity: Warning, About: string(refused) + " " + what}, "%s, so they ignore the routes that have it", detail)
 }
 
-// checkAllowed reports filters that operators refuse, and warns of filters that work while a proxy loads its routes, unless the
-// operators add these themselves.
+// checkAllowed reports refused filters, and those that work while a proxy loads its routes, unless operators add them.
 func (u *Unit) checkAllowed(r *eskip.Route) bool {
 	for _, filter := range r.Filters {
 		name := filter.Name

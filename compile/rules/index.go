@@ -38,8 +38,7 @@ type backing struct {
 	endpoints  *kube.Endpoints
 	slices     mergedSlices
 
-	// No route uses these, and they may be why: slices without a list of ports, and Endpoints or slices of the kind that does
-	// not count.
+	// No route uses these, and they may be why: slices without a list of ports, and objects of the other kind.
 	unlisted mergedSlices
 	unused   int
 }

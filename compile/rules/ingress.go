@@ -59,8 +59,7 @@ func (b *ingressBuilder) rule(r *kube.IngressRule) {
 
 type pathBackend struct{ path, service string }
 
-// shares splits the traffic among the backends of each path of the rule, whatever its type. A backend that is not in the result
-// has all of it.
+// shares splits the traffic among the backends of each path. One that is not in the result has all of it.
 func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
 	if len(r.Paths) < 2 {
 		return nil

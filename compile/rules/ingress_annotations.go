@@ -145,8 +145,7 @@ func redirectCode(annotations kube.Pairs, otherwise int, f *findings) int {
 	return code
 }
 
-// customRoutes adds the routes of the routes annotation to a host, once for each path, even if the service of the path does not
-// exist.
+// customRoutes adds the annotated routes to a host, once for each path, even if the path's service does not exist.
 func (b *ingressBuilder) customRoutes(host string, p *kube.IngressPath) {
 	for i, own := range b.ann.routes {
 		// Copy with new slices: the reference's copies share memory and overwrite each other.

@@ -133,8 +133,7 @@ func (b *ingressBuilder) endpoints(name string, port kube.ServicePort) []endpoin
 func (b *ingressBuilder) setBackend(r *eskip.Route, t backendTarget) {
 	setEndpoints(r, t.endpoints, b.ann.lbAlgorithm)
 	if t.external && !b.set.ExternalNamePreserveHost {
-		// Built as a value, not parsed: the reference inserts the name into filter text, where it could break the syntax or
-		// inject filters.
+		// Not parsed: the reference inserts the name into filter text, where it could inject filters.
 		prepend(r, filter("setRequestHeader", "Host", t.externalName))
 	}
 	if b.ann.zoneOptOut && r.BackendType == eskip.LBBackend {

@@ -51,8 +51,7 @@ func (u *Unit) checkSize() {
 		"one object may have (%d routes, %s); nothing of a larger one is served", u.routes, u.bytes, maxObjectRoutes, mebibytes(u.most))
 }
 
-// isolated runs the compilation of a unit. If that panics, all of it is dropped for one problem. The lookups stay: if their
-// results change, the object is compiled again.
+// isolated drops all of a unit whose compilation panics, for one problem, but not the lookups: they may change.
 func (u *Unit) isolated(run func()) {
 	defer func() {
 		v := recover()

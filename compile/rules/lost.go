@@ -8,8 +8,7 @@ import (
 
 const externalNameType = "ExternalName"
 
-// LostServices returns the services that no longer exist, or lost all endpoints of a port. They are sorted. It compares only
-// services whose objects differ.
+// LostServices returns the services that no longer exist, or lost all endpoints of a port, sorted.
 func LostServices(before, now *kube.Backends, endpointSlices bool) (lost []kube.ServiceKey) {
 	differ := make(map[kube.ServiceKey]bool)
 	gone, fresh := before.Difference(now)

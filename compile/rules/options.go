@@ -13,11 +13,9 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Options configure the compilation. The zero value is the library default of the reference: no health-check routes, no
-// redirects, catch-all routes on.
+// Options configure the compilation. The zero value is the library default of the reference.
 type Options struct {
-	// IngressClass and RouteGroupClass are regular expressions, searched unanchored in the class of an object. Default
-	// "skipper".
+	// IngressClass and RouteGroupClass are unanchored expressions for the class of an object. Default "skipper".
 	IngressClass    string
 	RouteGroupClass string
 
@@ -192,8 +190,7 @@ func New(o Options) (*Set, error) {
 		s.HTTPSRedirectCode = defaultRedirectCode
 	}
 	if o.EastWest {
-		// Only the enabled feature trims the domain; the domain itself also exempts hosts from redirects (companions.go). A domain
-		// of dots only is the empty domain, not the default.
+		// Only the enabled feature trims the domain, which also exempts hosts from redirects. Dots alone are the empty domain.
 		if s.EastWestDomain = strings.Trim(o.EastWestDomain, "."); o.EastWestDomain == "" {
 			s.EastWestDomain = defaultEastWestDomain
 		}

@@ -104,8 +104,7 @@ func (p Problem) Text() string {
 // Advice tells the team what to do, in sentences; empty if there is nothing to do.
 func (p Problem) Advice() string { return cmp.Or(p.Do, p.Reason.Info().Do) }
 
-// ID identifies the problem: 12 hexadecimal digits that are the same on every replica and after every restart, whatever numbers
-// in its text change.
+// ID identifies the problem on every replica and after every restart, whatever numbers in its text change.
 func (p Problem) ID() string {
 	h := sha256.New()
 	parts := []string{string(p.Owner.Kind), p.Owner.Namespace, p.Owner.Name, string(p.Reason)}

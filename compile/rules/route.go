@@ -61,8 +61,7 @@ func (s *Set) appendAnnotated(r *eskip.Route, annotations kube.Pairs, internal b
 	}
 }
 
-// hostExpr returns the regular expression for hosts; "" for none. It only escapes dots, so a wildcard host gives an invalid
-// expression, as in the reference.
+// hostExpr returns the expression for hosts; "" for none. It only escapes dots, as the reference does.
 func hostExpr(hosts ...string) string {
 	if len(hosts) == 0 {
 		return ""

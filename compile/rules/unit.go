@@ -10,8 +10,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Unit is the compiled form of one object, of the catch-all of a host, or of the routes that only depend on the options. It is
-// kept until the object or one of its lookups changes.
+// Unit is the compiled form of one object, of the catch-all of a host, or of the routes that only depend on the options.
 type Unit struct {
 	set     *Set // while the unit is compiled
 	lookups lookups

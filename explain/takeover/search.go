@@ -86,8 +86,7 @@ func newSearch(before, after Side, o Options) *search {
 	}
 }
 
-// spend takes steps from the share of a namespace, if it is not empty, and the common budget. It returns false if nothing is
-// left.
+// spend takes steps from the share of a namespace and the common budget. It returns false if nothing is left.
 func (s *search) spend(namespace string, steps int) bool {
 	left, known := s.left[namespace]
 	if !known || namespace == "" {
@@ -141,6 +140,11 @@ func (s *search) find() {
 		}
 		c.routes = append(c.routes, r)
 		c.hosts, c.anyHost = append(c.hosts, hosts...), c.anyHost || hosts == nil
+		for _, h := range hosts {
+			if _, known := s.first[h]; !known && to.Name != "" && brought == "" {
+				s.first[h] = cause{to, r.Id}
+			}
+		}
 	}
 	for was, is := range table.Changes(s.before.Routes, s.after.Routes) {
 		var before, now *eskip.Route
@@ -167,15 +171,6 @@ func (s *search) find() {
 		}
 	}
 	// A route of no object, such as the catch-all of a host, is the doing of the first object with a changed route of that host.
-	for _, c := range s.changes {
-		for _, r := range c.routes {
-			for _, h := range s.hostsOf(r) {
-				if _, known := s.first[h]; !known {
-					s.first[h] = cause{c.to, r.Id}
-				}
-			}
-		}
-	}
 	for _, r := range nobodys {
 		by := cause{to: s.after.Owner.Of(r.Id)}
 		for _, h := range s.hostsOf(r) {
@@ -195,8 +190,7 @@ func (s *search) find() {
 	s.changes = append(s.changes, lost)
 }
 
-// sameMatch reports whether two versions of a route differ at most in endpoints. Filters count: a proxy refuses a route for
-// them.
+// sameMatch ignores endpoints. Filters count: a proxy refuses a route for them.
 func sameMatch(a, b *eskip.Route) bool { return withoutEndpoints(a) == withoutEndpoints(b) }
 
 func samePredicates(a, b *eskip.Route) bool {
@@ -220,8 +214,7 @@ func withoutEndpoints(r *eskip.Route) string {
 	return string(text)
 }
 
-// compare looks at all pairs of a changed route and a route of another owner, by hosts. Small changes come first, so that a
-// large one cannot use up what they need.
+// compare looks at all pairs of a changed route and one of another owner, by hosts, cheap changes first.
 func (s *search) compare() {
 	for _, c := range s.changes {
 		if slices.Sort(c.hosts); c.anyHost {

@@ -174,8 +174,7 @@ func (p Policy) String() string {
 	return fmt.Sprintf("namespace:%d", p.Routes)
 }
 
-// Refused returns the new routes whose owner takes too much, or may do so, by id, with what it takes. allowed reports which
-// owner lets which other take its requests.
+// Refused returns the new routes whose owner takes too much, or may, unless it is allowed to, by id, with what it takes.
 func (p Policy) Refused(r *Report, allowed func(from, to shadowdiff.Owner) bool) map[string]string {
 	if p.Routes == 0 {
 		return nil

@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// lockFile is the name of the file that is locked. It stays when the lock ends: removing it would let two processes lock two
-// files.
+// lockFile stays when the lock ends: removing it would let two processes lock two files.
 const lockFile = "lock"
 
 // ErrLocked means that another process uses the folder.

@@ -42,8 +42,7 @@ type Owner struct {
 	Namespace, Name string
 }
 
-// Generated reports whether the route does not depend on an object in the cluster: health checks, the redirect of all requests,
-// the OAuth callback, and clones of these.
+// Generated reports whether the route depends on no object: health checks, redirect, OAuth callback, and clones of these.
 func Generated(id string) bool {
 	switch Original(id) {
 	case HealthzUp, HealthzDown, Redirect, OAuthCallback:
@@ -60,8 +59,7 @@ func Original(id string) string {
 	return id
 }
 
-// OwnerOf returns the owner according to an id. It returns KindGenerated for the routes of [Generated], for catch-alls, for
-// deprecated east-west companions and for all clones.
+// OwnerOf returns the owner according to an id; KindGenerated for catch-alls, east-west companions and all clones, too.
 func OwnerOf(id string) Owner {
 	rest, ok := strings.CutPrefix(id, prefix)
 	switch {
@@ -73,7 +71,6 @@ func OwnerOf(id string) Owner {
 	return ownerOf(rest)
 }
 
-// ownerOf parses the part after kube_.
 func ownerOf(rest string) Owner {
 	if strings.HasPrefix(rest, "_") { // empty namespace: health checks, redirects and catch-alls
 		return Owner{Kind: KindGenerated}
@@ -110,8 +107,7 @@ func ObjectOf(id string) Owner {
 	return ownerOf(rest)
 }
 
-// CustomNames returns the names that the Ingress of a custom route (spec/ingress.md section 7) may have, the longest first; nil
-// for an id that no custom route has.
+// CustomNames returns the names that the Ingress of a custom route may have, the longest first; nil for any other id.
 func CustomNames(id string) []string {
 	if o := ObjectOf(id); o.Kind == KindIngress && strings.HasSuffix(id, "____") {
 		return NamesWithin(o.Name)
@@ -134,8 +130,8 @@ func NamesWithin(name string) (names []string) {
 	return names
 }
 
-// ObjectKey returns the kind of an object, and its namespace and name as the id has them, with "__" between them; no key for a route of no object.
-// Unlike [ObjectOf] it is not misled by a name that contains "--": not for a RouteGroup, and not for an Ingress with a host. hosts are the
+// ObjectKey returns the kind of an object, and its namespace and name as the id has them, with "__" between them; no key for a
+// route of no object. A name that contains "--" does not mislead it, except for an Ingress without a host. hosts are the
 // expressions of the route.
 func ObjectKey(id string, hosts iter.Seq[string]) (kind Kind, key string) {
 	o := ObjectOf(id)
@@ -162,7 +158,6 @@ func ObjectKey(id string, hosts iter.Seq[string]) (kind Kind, key string) {
 	return o.Kind, o.Namespace + "__" + o.Name
 }
 
-// routeGroupOwner parses the part after kube_rg__.
 func routeGroupOwner(s string) Owner {
 	if strings.HasPrefix(s, "_") || strings.HasPrefix(s, prefixInternal+"__") { // empty namespace: catch-alls
 		return Owner{Kind: KindGenerated}
@@ -173,7 +168,6 @@ func routeGroupOwner(s string) Owner {
 	return named(KindRouteGroup, s)
 }
 
-// named parses the namespace and the name at the beginning of s.
 func named(kind Kind, s string) Owner {
 	namespace, rest, _ := strings.Cut(s, "__")
 	name, _, ok := strings.Cut(rest, "__")
@@ -206,8 +200,7 @@ const (
 	OAuthCallback = "__oauth2_grant_callback"
 )
 
-// Suffixes of the ids of companions: the route that redirects to https, and the route that exempts http where all other requests
-// are redirected.
+// Suffixes of the ids of companions: the redirect to https, and the exemption from it.
 const (
 	SuffixRedirect        = "_https_redirect"
 	SuffixDisableRedirect = "_disable_https_redirect"
@@ -241,8 +234,7 @@ func CatchAll(host string) string { return Ingress("", "catchall", host, "", "")
 // EastWest converts the id of a route to the id of its deprecated east-west companion.
 func EastWest(id string) string { return prefixEastWest + strings.TrimPrefix(id, prefix) }
 
-// RouteGroup returns the id for one route and one backend of a RouteGroup, by their indexes. internal selects the copy for
-// internal hosts.
+// RouteGroup returns the id for one route and one backend of a RouteGroup, by their indexes, or of its internal copy.
 func RouteGroup(namespace, name, method string, route, backend int, internal bool) string {
 	namespace = escapeBytes(namespace)
 	if internal {

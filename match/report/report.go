@@ -124,23 +124,13 @@ func setURL(r *match.Request, text string) error {
 		r.Target, _, _ = strings.Cut(text, "#")
 		return nil
 	}
-	scheme, rest, ok := strings.Cut(text, "://")
-	scheme = strings.ToLower(scheme)
-	rest, _, _ = strings.Cut(rest, "#")
-	end := strings.IndexAny(rest, "/?")
-	if end < 0 {
-		end = len(rest)
-	}
-	host := rest[strings.LastIndexByte(rest[:end], '@')+1 : end]
-	if u, err := url.Parse("http://" + host); !ok || scheme != "http" && scheme != "https" || err != nil || u.Hostname() == "" {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		return fmt.Errorf("%q: must be the URL of a request, such as https://shop.example.org/cart", text)
 	}
-	r.Target = rest[end:]
-	if !strings.HasPrefix(r.Target, "/") {
-		r.Target = "/" + r.Target
-	}
+	r.Target = u.RequestURI()
 	if r.Host == "" {
-		r.Host = strings.TrimSuffix(host, map[string]string{"http": ":80", "https": ":443"}[scheme])
+		r.Host = strings.TrimSuffix(u.Host, map[string]string{"http": ":80", "https": ":443"}[u.Scheme])
 	}
 	return nil
 }

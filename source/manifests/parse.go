@@ -202,11 +202,9 @@ func (s *Source) decode(e *entry, kind kube.Kind, raw []byte) {
 	}
 }
 
-// YAML forbids "---" and "..." at the beginning of a line inside any scalar, block scalars included, so the markers
-// can be found without parsing.
+// YAML forbids "---" and "..." at the beginning of a line inside any scalar, so no parser is needed.
 
-// otherBreaks are line breaks of YAML at which [Split] does not split: a document that contains another one behind them is an
-// error.
+// otherBreaks are line breaks of YAML at which [Split] does not split, so no document may follow them.
 const otherBreaks = "\r\u0085\u2028\u2029"
 
 // Doc is one document of a stream.
@@ -217,8 +215,7 @@ type Doc struct {
 	Text []byte
 }
 
-// Split returns the documents of the stream in order, including empty ones. Blank lines, comments and directives before the
-// first marker are not a document.
+// Split returns the documents of the stream in order, including empty ones, without comments before the first marker.
 func Split(stream []byte) (docs []Doc) {
 	stream = bytes.TrimPrefix(stream, []byte("\xef\xbb\xbf")) // a byte order mark
 	from, first := -1, 0                                      // where the document begins, and its line; -1 for none

@@ -17,8 +17,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// restarts is how often to read the pages of a Skipper again because its table changed meanwhile. restartDelay is the
-// wait before each new attempt, multiplied by the attempt's number.
+// restarts is how often to read pages again because the table changed; restartDelay grows with the attempts.
 const (
 	restarts     = 5
 	restartDelay = 200 * time.Millisecond
@@ -33,7 +32,6 @@ type remote struct {
 	url    *url.URL
 }
 
-// loadURL reads the table at a URL.
 func (r *Reader) loadURL(ctx context.Context, place string) (*Table, error) {
 	u, err := url.Parse(place)
 	if err != nil {
@@ -144,7 +142,6 @@ func (s *remote) get(ctx context.Context, offset int, timestamp string, limit in
 	return a, nil
 }
 
-// refused turns an answer other than a table into an error.
 func refused(resp *http.Response, paged bool) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage)) // a partial message is better than none
 	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
@@ -164,7 +161,6 @@ func refused(resp *http.Response, paged bool) error {
 	return errors.New(msg)
 }
 
-// whole checks and parses the answer of a route server.
 func whole(a *httpAnswer) (*Table, error) {
 	if e := api.ParseEntity(a.header.Get(api.HeaderETag)); e.Known && e.Tag.Digest != sha256.Sum256(a.text) {
 		return nil, errors.New("the text does not match the digest in the ETag: it was truncated or changed in transit")
@@ -185,7 +181,6 @@ func whole(a *httpAnswer) (*Table, error) {
 	return t, nil
 }
 
-// pages reads the remaining pages of a Skipper's table.
 func (s *remote) pages(ctx context.Context, first *httpAnswer) (*Table, error) {
 	if first.count < 0 {
 		return nil, errors.New("X-Timestamp without X-Count: the number of pages is unknown")

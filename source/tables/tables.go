@@ -51,8 +51,7 @@ type Table struct {
 	Routes []*eskip.Route
 	// Revision is the revision of the read that produced the table; 0 if the place reports none.
 	Revision uint64
-	// LeftOut are the first parts of the text that are not routes, of Unread in all: a route server may serve a route that no
-	// proxy can read.
+	// LeftOut are the first parts of the text that are not routes, of Unread in all.
 	LeftOut []table.LeftOut
 	Unread  int
 }
@@ -72,7 +71,7 @@ type Config struct {
 	MaxBytes int64
 	// PageSize is the number of routes to request from a Skipper at once, default DefaultPageSize.
 	PageSize int
-	// Transport makes the requests; nil means a copy of http.DefaultTransport, which uses the proxies of the environment.
+	// Transport makes the requests; nil means a copy of http.DefaultTransport.
 	Transport http.RoundTripper
 }
 
@@ -137,7 +136,6 @@ func (r *Reader) load(ctx context.Context, place string) (*Table, error) {
 	return r.loadManifests(ctx, place)
 }
 
-// loadFile reads a file of routes.
 func (r *Reader) loadFile(ctx context.Context, path string) (*Table, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -150,7 +148,6 @@ func (r *Reader) loadFile(ctx context.Context, path string) (*Table, error) {
 	return readRoutes(path, in, r.cfg.MaxBytes)
 }
 
-// loadManifests compiles a file or folder of manifests.
 func (r *Reader) loadManifests(ctx context.Context, path string) (*Table, error) {
 	compiled, err := r.cfg.Compile(ctx, path)
 	if err != nil {
@@ -188,8 +185,7 @@ func readRoutes(name string, in io.Reader, limit int64) (*Table, error) {
 	return t, nil
 }
 
-// parse parses the routes of a table, and leaves out parts that are not routes. If those are most of the text, it returns the
-// error of [parse].
+// parse parses the routes of a table, and leaves out parts that are not routes, unless those are most of the text.
 func (t *Table) parse(name, text string) (err error) {
 	if t.Routes, err = parse(name, text); err == nil {
 		return nil

@@ -96,7 +96,7 @@ func slimMeta(m *metav1.ObjectMeta) kube.Meta {
 func slimIngress(in *networkingv1.Ingress) kube.Object {
 	spec := &kube.IngressSpec{IngressClassName: deref(in.Spec.IngressClassName), DefaultBackend: slimBackend(in.Spec.DefaultBackend)}
 	for _, t := range in.Spec.TLS {
-		spec.TLS = append(spec.TLS, kube.TLS{SecretName: t.SecretName})
+		spec.Secrets = append(spec.Secrets, t.SecretName)
 	}
 	spec.Rules = sized[kube.IngressRule](len(in.Spec.Rules))
 	for i, r := range in.Spec.Rules {
