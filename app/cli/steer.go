@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/api"
@@ -175,6 +176,7 @@ type steerJob struct {
 	all           bool
 	to            string // of a rollback
 	deleted       bool
+	progress      sync.Mutex // of lines about it
 }
 
 func (j *steerJob) define(flags *options.Flags) {
@@ -257,9 +259,10 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 	if !j.confirmed(s, "Do this on every replica") {
 		return Unhealthy, nil
 	}
-	s.timeout *= time.Duration(1 + len(planned.Pins)/pinsPerCommand)
-	r := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*answer[api.Steered], error) {
-		return j.carryOut(ctx, r, form, planned)
+	parts := *s // each has the time limit of a command
+	parts.timeout *= time.Duration(1 + len(planned.Pins)/pinsPerCommand)
+	r := ask(ctx, &parts, s.clusters, func(ctx context.Context, r Replica) (*answer[api.Steered], error) {
+		return j.carryOut(ctx, s, r, form, planned)
 	})[0]
 	trouble := ""
 	if len(r.Answered()) < len(r.Answers) || len(r.Answers) == 0 {
@@ -268,8 +271,9 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 	return done(s, j.order, r, Healthy, func(said *api.Steered) string { return "done, serves " + shortDigest(said.Digest.String()) }, trouble)
 }
 
-// carryOut sends the command to one replica. A rollback names the versions, because replicas number their entries differently.
-func (j *steerJob) carryOut(ctx context.Context, r Replica, form url.Values, planned *api.Steered) (last *answer[api.Steered], err error) {
+// carryOut sends the command to one replica. A rollback names the versions, because replicas number their entries differently, and
+// tells how far it is if there are many.
+func (j *steerJob) carryOut(ctx context.Context, s *session, r Replica, form url.Values, planned *api.Steered) (last *answer[api.Steered], err error) {
 	if j.order != api.SteerRollback || len(planned.Pins) == 0 {
 		return post[api.Steered](ctx, r, api.PathSteering, form)
 	}
@@ -281,10 +285,18 @@ func (j *steerJob) carryOut(ctx context.Context, r Replica, form url.Values, pla
 	done := 0
 	for pins := range slices.Chunk(planned.Pins, pinsPerCommand) {
 		form["pin"] = pins
-		if last, err = post[api.Steered](ctx, r, api.PathSteering, form); err != nil {
-			return nil, fmt.Errorf("%d of %s pinned, then: %w", done, shadowdiff.Plural(len(planned.Pins), "object"), cmp.Or(context.Cause(ctx), err))
+		part, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("no answer within %v", s.timeout))
+		last, err = query.Bounded(part, func(ctx context.Context) (*answer[api.Steered], error) {
+			return post[api.Steered](ctx, r, api.PathSteering, form)
+		})
+		if cancel(); err != nil {
+			return nil, fmt.Errorf("%d of %s pinned, then: %w", done, shadowdiff.Plural(len(planned.Pins), "object"), err)
 		}
-		done += len(pins)
+		if done += len(pins); len(planned.Pins) > pinsPerCommand {
+			j.progress.Lock()
+			writeLines(s.std.Err, []string{fmt.Sprintf("%s: %d of %s pinned", r.Name, done, shadowdiff.Plural(len(planned.Pins), "object"))})
+			j.progress.Unlock()
+		}
 	}
 	return last, nil
 }
