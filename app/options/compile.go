@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/catalogue"
@@ -69,6 +70,10 @@ func (f *Flags) conversion(o *rules.Options) {
 		return nil
 	}), "Allowed external name, an unanchored regular expression such as ^example[.]org$. May be repeated.")
 	f.Check(func() {
+		if a := o.DefaultLBAlgorithm; a != "" && !slices.Contains(catalogue.Algorithms, a) {
+			f.warn("kubernetes-default-lb-algorithm", "%s is not known, so roundRobin is used: must be %s", clip(a),
+				strings.Join(catalogue.Algorithms, ", "))
+		}
 		if o.TopologyZone != "" {
 			f.warn("kubernetes-topology-zone", "every proxy gets the endpoints of zone %s, wherever it runs: remove the flag "+
 				"and let the proxies of a zone fetch /routes/ZONE", clip(o.TopologyZone))
@@ -100,7 +105,7 @@ func (f *Flags) annotations(o *rules.Options) {
 	f.Add("-kubernetes-east-west-range-annotation-filters-append", filters(&o.EastWestRangeAnnotationFilters),
 		"Filters to append for their internal hosts, in the same form.")
 	f.Add("-kubernetes-application-annotation-label", Text("LABEL", &o.ApplicationLabel, ""),
-		"Label with the application of a route.")
+		"Label whose value becomes the application annotation of a route; empty turns it off.")
 }
 
 func (f *Flags) eastWest(o *rules.Options) {
@@ -111,11 +116,22 @@ func (f *Flags) eastWest(o *rules.Options) {
 	f.Add("-enable-kubernetes-east-west", Bool(&o.EastWest, false), "Deprecated: add a route with the host NAME.NAMESPACE.DOMAIN for each route.")
 	f.Add("-kubernetes-east-west-domain", Text("DOMAIN", &o.EastWestDomain, ""),
 		"Deprecated: their domain; empty: skipper.cluster.local.")
+	f.Check(func() {
+		for i, d := range o.EastWestRangeDomains {
+			switch {
+			case d == "":
+				f.warn("kubernetes-east-west-range-domains", "element %d is empty: every host ends with it and is internal", i+1)
+			case strings.TrimSpace(d) != d:
+				f.warn("kubernetes-east-west-range-domains", "%s has white space: no host ends with it", clip(d))
+			}
+		}
+	})
 }
 
 func (f *Flags) processing(o *rules.Options, s *Source) {
 	f.objects("Table processing", "changes to the finished routes")
-	f.Add("-default-filters-dir", Text("PATH", &s.DefaultFiltersDir, ""), "Folder with default filters, SERVICE.NAMESPACE.")
+	f.Add("-default-filters-dir", Text("PATH", &s.DefaultFiltersDir, ""),
+		"Folder with default filters of services, in files SERVICE.NAMESPACE; every read reads it again.")
 	var filters eskip.DefaultFilters
 	chain := func(dst *[]*eskip.Filter) *Value {
 		return Repeated("FILTERS", func(s string) error {
@@ -133,10 +149,13 @@ func (f *Flags) processing(o *rules.Options, s *Source) {
 		"Change predicates and filters by their text, as /expression/replacement/ with any separator. May be repeated; rules apply in order.")
 	f.Add("-clone-route", change(func(rx *regexp.Regexp, to string) { o.CloneRoutes = append(o.CloneRoutes, eskip.NewClone(rx, to)) }),
 		"Add changed copies of the matching routes, in the same way.")
-	f.Add("--filters", List(&o.ExtraFilters), "Filters that your proxies add to Skipper's; unknown names are only reported.")
+	f.Add("--filters", List(&o.ExtraFilters),
+		"Filters that your proxies add to Skipper's. Unknown names are served and reported (proxy_would_reject).")
 	f.Add("--predicates", List(&o.ExtraPredicates), "Predicates that your proxies add to Skipper's, in the same way.")
-	f.Add("--refuse-filters", List(&o.RefuseFilters), "Filters that no object may use, such as lua: their routes are left out.")
-	f.Add("--max-object-bytes", size(&o.MaxObjectBytes, "8MiB", 1<<20), "Longest text of the routes of one object that is served.")
+	f.Add("--refuse-filters", List(&o.RefuseFilters), "Filters that no object may use: their routes are left out (filter_refused). "+
+		"Consider lua, and others that runs_at_load reports.")
+	f.Add("--max-object-bytes", size(&o.MaxObjectBytes, "8MiB", 1<<20),
+		"Longest text of the routes of one object. A larger object is not served (too_large).")
 	f.Check(func() {
 		f.checkRefused(o)
 		if len(filters.Prepend)+len(filters.Append) > 0 {

@@ -85,6 +85,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"--peers=http://u:secret@a:1"}, `--peers: "http://u:xxxxx@a:1": must be HOST:PORT or http(s)://HOST:PORT, with the port that the replicas listen on`},
 		{[]string{"--peers=a:70000"}, `--peers: "http://a:70000": must be HOST:PORT or http(s)://HOST:PORT, with the port that the replicas listen on`},
 		{[]string{"--peers=a:b"}, `--peers: must be HOST:PORT or http(s)://HOST:PORT`},
+		{[]string{"-support-listener=:9090"}, `-support-listener: ":9090" is also -address: must be another port`},
 		{[]string{"--guard=hld=1h"}, `--guard: "hld=1h": must be settings with commas between them, NAME=VALUE: max-loss, max-backend-loss, window, hold, release, max-routes, max-bytes`},
 		{[]string{"--guard=max-loss=0.4,hold"}, `--guard: "hold": must be hold=DURATION`},
 		{[]string{"--guard=max-routes=-1"}, `--guard: max-routes: "-1": must be a whole number from 0 to 2147483647`},
@@ -179,6 +180,11 @@ func TestWarnings(t *testing.T) {
 		{[]string{"-oauth2-tokeninfo-url=https://t"}, []string{"-oauth2-tokeninfo-url: has no effect on a route server: it would only serve filters that ask a token service, and -route-server-filters refuses those"}},
 		{[]string{"-address=:1", "-address=:1"}, nil},
 		{[]string{"-address=:1", "-address=:2"}, []string{"-address: given more than once: the last value counts"}},
+		{[]string{"-kubernetes-east-west-range-domains=a,, b"}, []string{
+			"-kubernetes-east-west-range-domains: element 2 is empty: every host ends with it and is internal",
+			`-kubernetes-east-west-range-domains: " b" has white space: no host ends with it`,
+		}},
+		{[]string{"-kubernetes-default-lb-algorithm=x"}, []string{`-kubernetes-default-lb-algorithm: "x" is not known, so roundRobin is used: must be roundRobin, random, consistentHash, powerOfRandomNChoices, weightedRoundRobin, leastRequests`}},
 		{[]string{"-kubernetes-topology-zone=z"}, []string{`-kubernetes-topology-zone: every proxy gets the endpoints of zone "z", wherever it runs: remove the flag and let the proxies of a zone fetch /routes/ZONE`}},
 		{[]string{"-kubernetes-in-cluster", "-kubernetes-url=http://h", "-kubernetes-token-file="}, []string{"-kubernetes-url: has no effect with -kubernetes-in-cluster"}},
 		{[]string{"--manifests=d", "-kubernetes=false", "-kubernetes-in-cluster"}, []string{

@@ -99,7 +99,8 @@ func (f *Flags) routeServer(c *RouteServer) {
 	f.shards(&s.Valkey, "valkey")
 	f.log(&c.Log)
 	f.Group("State folder", "what survives a restart")
-	f.Add("--state-dir", Text("PATH", &s.StateDir, ""), "Folder of the last-known-good file, history and control socket.")
+	f.Add("--state-dir", Text("PATH", &s.StateDir, ""), "Folder of the last-known-good file, which a restarted process serves while its "+
+		"source is unreachable, and of history and control socket. Empty keeps nothing.")
 	f.events(c)
 	f.ignoreSkipper()
 	f.Check(func() {
@@ -237,6 +238,9 @@ func (f *Flags) listen(c *RouteServer) {
 		if len(c.Source.Manifests) > 0 && !f.Given("wait-for-healthcheck-interval") {
 			s.WaitForHealthcheckInterval = 0
 		}
+		if _, port, err := net.SplitHostPort(s.Address); err == nil && port != "0" && s.Address == s.SupportAddress {
+			f.failf("support-listener", "%s is also -address: must be another port", clip(s.SupportAddress))
+		}
 	})
 }
 
@@ -279,7 +283,7 @@ func (f *Flags) checkTLS(c *httpserve.TLSConfig) {
 // requestFilters declares the flag with the filters for requests to the main listener. Filters that call a token service are rejected.
 func (f *Flags) requestFilters(dst *[]*eskip.Filter) {
 	const name = "route-server-filters"
-	f.Add("-"+name, Parsed("FILTERS", dst, "", parseFilters), "Filters for requests to the main listener but /health.")
+	f.Add("-"+name, Parsed("FILTERS", dst, "", parseFilters), `Filters for all requests to the main listener but /health, such as mtlsAuthn() -> mtlsCN("proxy").`)
 	f.Check(func() {
 		for _, one := range *dst {
 			for _, prefix := range []string{"oauthTokeninfo", "oauthTokenintrospection", "secureOauthTokenintrospection"} {
