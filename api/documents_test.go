@@ -97,7 +97,7 @@ func documents() map[string]any {
 			Replicas: []fleet.Replica{{Name: "routesrv-0", Instance: "X", Self: true, Clients: 1}}, Relays: []fleet.Relay{},
 			Tables: []fleet.Table{{Digest: digest, Revision: 100, Since: at}}, Matched: 1,
 			Suspects: []fleet.SuspectTable{{
-				Digest: other, Clients: 2, Deaths: 4, Example: "ingress/proxy-1", Evidence: "the proxy was restarted 2 times with tables that are not proven", First: at, Last: at,
+				Digest: other, Clients: 2, Deaths: 4, Example: "ingress/proxy-1", Evidence: "the proxy was restarted 2 times with tables that are not proven", Last: at,
 			}},
 			Clients: []fleet.Client{{
 				ID: "ingress/proxy-1", Kind: fleet.Sidecar, Pod: "ingress/proxy-1", Zone: "a", Version: "v1.2.3", Mode: "Exec", Address: "10.2.0.1",

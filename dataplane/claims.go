@@ -22,10 +22,9 @@ const (
 
 // Claims asks the server above about the claims of a cache. Its methods are safe for concurrent use; call Run once.
 //
-// It is for a process that fetches its table, a relay or a data plane, and whose clients name a table that it does not know. The
-// process reads no cluster and cannot tell which of the two is newer. It lets the client keep its table and asks the server above,
-// which may ask another one; the root reads the cluster past all caches ([Client.Ask], [etagcache.Cache.Resolve]). If the server
-// above would send its own table, and this process serves that table, too, the client gets it.
+// A process that fetches its table, a relay or a data plane, cannot tell whether a table that a client names and that it does not
+// know is newer. It lets the client keep it and asks the server above, which may ask another one; the root reads the cluster past
+// all caches. If the server above would send its own table, and this process serves that one, too, the client gets it.
 type Claims struct {
 	cache   *etagcache.Cache
 	above   func(ctx context.Context, digest table.Digest, revision uint64) (Opinion, error)

@@ -218,7 +218,7 @@ func describe(t *table.Table) []any {
 	return []any{"routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(), "revision", t.Revision()}
 }
 
-// LogPartsLeftOut is the log message about parts that are no routes: Skipper's route server prints texts that nobody can parse.
+// LogPartsLeftOut is the log message about parts that are no routes: Skipper's route server prints texts that no reader parses.
 const LogPartsLeftOut = "parts of the table are no routes and were left out"
 
 // LogKillersLeftOut is the log message about routes that no proxy would survive.

@@ -77,9 +77,8 @@ const (
 type Config struct {
 	// URLs are the route servers, the preferred one first: http or https, with or without /routes at the end of the path.
 	URLs []string
-	// Zone requests the table of a zone; empty requests the full one. ZoneFile is a file with the zone as its only content, such
-	// as one of the downward API. It is read for every poll; while it is missing, empty or invalid, the full table is requested.
-	// Set at most one of the two.
+	// Zone requests the table of a zone; empty requests the full one. ZoneFile has the zone as its only content and is read for
+	// every poll; while it is not usable, the full table is requested. Set at most one of the two.
 	Zone, ZoneFile string
 
 	// UpdateMode says how to get new tables: over a stream, by polling, or whichever works. Default Auto.
@@ -90,9 +89,8 @@ type Config struct {
 	Timeout time.Duration
 	// MaxBackoff is the longest time for which a failing server is not asked. Default 30 seconds, or Interval if that is longer.
 	MaxBackoff time.Duration
-	// MaxBytes limits a body, both received and decoded, an event of a stream, the text that a delta leads to, and the
-	// last-known-good file. The default is 512 MiB, or a quarter of Memory, the bytes that this process may use, if that is known and
-	// less, but never less than one and a half times the last table.
+	// MaxBytes limits all forms of a table and an event of a stream. The default is 512 MiB, or a quarter of Memory, the bytes
+	// that this process may use, if that is known and less, but never less than one and a half times the last table.
 	MaxBytes, Memory int64
 
 	// Guard sets the limits beyond which a table is held back.
@@ -141,7 +139,6 @@ type Client struct {
 	polling  sync.Mutex
 	zoneText string // of the file with the zone, or why it has none, as logged last
 	current  int    // index of the server in use
-	failing  bool   // no server answered in the last round
 
 	transport transport // owned by Run
 

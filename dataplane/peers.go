@@ -74,14 +74,11 @@ type PeerTable struct {
 }
 
 // AskPeers asks the other replicas of a route server what they serve. The error wraps ErrNoPeer or ErrNoPeerTable, or is the
-// failure to find the peers.
+// failure to find the peers. A replica that starts without a last-known-good file compares its first table with the table of a peer,
+// and needs the objects that the peer keeps.
 //
-// A replica that starts without a last-known-good file compares its first table with the table of a peer, because a guard without a
-// served table lets any table pass; and it needs the objects that the peer keeps at earlier versions.
-//
-// Tables are verified as in a data plane. A stale one proves nothing. Of the others, the one with the highest revision is used, so
-// that a lagging replica does not decide. It takes at most PeersConfig.Timeout, and asks at most eight addresses, once each. It
-// trusts every address of the name, so use a name inside the cluster, and TLS if the network is not trusted.
+// Tables are verified as in a data plane. A stale one proves nothing; of the others, the one with the highest revision is used.
+// It takes at most PeersConfig.Timeout, asks at most eight addresses, once each, and trusts every address of the name.
 func AskPeers(ctx context.Context, cfg PeersConfig) (found PeerTable, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.Timeout, defaultPeerTimeout))
 	defer cancel()

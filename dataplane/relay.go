@@ -23,15 +23,12 @@ type RelayConfig struct {
 	Registerer prometheus.Registerer // nil means no metrics
 }
 
-// Relay serves the table of another route server: a [Client] that follows that server and feeds a cache. A tree of relays can
-// serve tens of thousands of proxies. Its methods are safe for concurrent use. Call Boot and then Run, once each.
+// Relay serves the table of another route server: a [Client] that feeds a cache. Its methods are safe for concurrent use. Call
+// Boot and then Run, once each.
 //
-// It passes the verified table to the cache as it is, so that digest, revision and ETag are equal on every level, with the time of
-// the source's read, and whether the table is stale or held. It cannot tell whether a table that it never had is newer, so it asks
-// the server above ([Claims]), and never sends a client back unless the root would.
-//
-// The root has already judged the table, and an operator may have accepted it there. So losses of routes and hosts pass, unless
-// Config.Guard sets a limit; the other rules of the guard apply.
+// It passes the verified table on as it is, so that digest, revision and ETag are equal on every level, with the time of the
+// source's read, and whether the table is stale or held. It never sends a client back unless the root would ([Claims]). The root
+// has already judged the table, so losses of routes and hosts pass, unless Config.Guard sets a limit.
 type Relay struct {
 	*Client
 	claims *Claims

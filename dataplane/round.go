@@ -9,9 +9,8 @@ import (
 )
 
 // Poll is one round of Run: it asks the server in use, and if that fails the others, and applies a table that passes. It returns
-// nil if one of them gave a usable answer, which includes a table that is held or not accepted yet. Otherwise it returns the
-// errors of all servers tried, each an *Error, or the error of ctx. Rounds never run concurrently. At the end it waits for the
-// files, for five seconds at most.
+// nil if one of them gave a usable answer, held or not, or else the errors of all servers tried, each an *Error, or the error of
+// ctx. Rounds never run concurrently. At the end it waits for the files, for five seconds at most.
 func (c *Client) Poll(ctx context.Context) error {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -39,9 +38,9 @@ func (c *Client) begin() (zone string) {
 }
 
 func (c *Client) ended(err error) {
-	now := time.Now()
+	now, before := time.Now(), 0
 	c.update(func(l *loopState) {
-		if err == nil {
+		if before = l.Failures; err == nil {
 			l.LastSuccess, l.Failures = now, 0
 			return
 		}
@@ -49,12 +48,11 @@ func (c *Client) ended(err error) {
 		l.FailedTotal++
 	})
 	switch {
-	case err != nil && !c.failing:
+	case err != nil && before == 0:
 		c.dedup.Log(slog.LevelError, LogUnreachable, "", "error", err)
-	case err == nil && c.failing:
+	case err == nil && before > 0:
 		c.dedup.Log(slog.LevelInfo, LogReachable, "")
 	}
-	c.failing = err != nil
 	c.publisher.Tend()
 	c.cfg.Ended(err)
 }

@@ -61,9 +61,8 @@ func newServers(urls []string) ([]*server, error) {
 	return servers, nil
 }
 
-// order returns the servers to try in a round, by index, without those in backoff. First come the servers that have not failed,
-// starting with the one in use. Then come the failing ones, those that have waited longest first, so that each is tried in some
-// round. The list is never empty: if all are in backoff, it has the one whose time comes first.
+// order returns the servers to try in a round, by index: first those that have not failed, starting with the one in use, then the
+// failing ones, those that have waited longest first. If all are in backoff, it has the one whose time comes first.
 func (c *Client) order(now time.Time) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,11 +153,9 @@ func (c *Client) use(i int) {
 // maxSkew is how far the clock of a server may be ahead: a read time in the future would keep a table fresh indefinitely.
 const maxSkew = time.Minute
 
-// evidence returns when the source of an answer was read, as far as the answer proves it; zero if it proves nothing.
-//
-// Our route servers send X-Source-Read. Once one has, an answer without that header is no evidence: an intermediary may have
-// answered from its cache. Any other server has read its source when it generated the answer, which Date tells. A cache keeps the
-// old Date, so its answers age.
+// evidence returns when the source of an answer was read, as far as the answer proves it; zero if it proves nothing. Once a
+// server has sent X-Source-Read, an answer without it is no evidence: it may come from a cache. Any other server has read its
+// source when it generated the answer, which Date tells, and which a cache keeps.
 func (s *server) evidence(resp *http.Response, etag api.Entity, received time.Time) time.Time {
 	h := resp.Header
 	if text := h.Get(api.HeaderSourceRead); text != "" {

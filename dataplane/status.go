@@ -109,7 +109,7 @@ func (c *Client) inUse() *server {
 	return c.servers[max(i, 0)]
 }
 
-// namesOf returns the ETags of a table from a file, of which servers use only the digest and the revision.
+// namesOf returns the ETags of a table from a file. Servers use only the digest and the revision.
 func namesOf(t *table.Table) []string {
 	zstd, gzip := api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Zstd}, api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Gzip}
 	return []string{zstd.String(), gzip.String()}
@@ -181,22 +181,12 @@ var results = []string{
 
 // Metrics are the series of a Client.
 type Metrics struct {
-	fetches        *prometheus.CounterVec
-	fetchErrors    *prometheus.CounterVec
-	verifyFailures *prometheus.CounterVec
-	deltas         *prometheus.CounterVec
-	transport      *prometheus.GaugeVec
-	reconnects     *prometheus.CounterVec
-	received       prometheus.Counter
-	duration       prometheus.Histogram
-	failovers      prometheus.Counter
-	older          prometheus.Counter
-	publisher      *publish.Metrics
-	routes         prometheus.Gauge
-	leftOut        prometheus.Gauge
-	revision       prometheus.Gauge
-	stale          prometheus.Gauge
-	sourceRead     prometheus.Gauge
+	fetches, fetchErrors, verifyFailures, deltas, reconnects *prometheus.CounterVec
+	received, failovers, older                               prometheus.Counter
+	transport                                                *prometheus.GaugeVec
+	routes, leftOut, revision, stale, sourceRead             prometheus.Gauge
+	duration                                                 prometheus.Histogram
+	publisher                                                *publish.Metrics
 }
 
 // NewMetrics creates the series and registers them; a nil registerer leaves them unregistered.

@@ -20,9 +20,8 @@ type Claim struct {
 	Revision uint64
 }
 
-// claims remembers the tables that clients have named and that may be newer than this replica's. Each is judged separately: a
-// table that one client names does not change the answer to a client that names another table. The next request that names the
-// table of a forgotten claim repeats the claim.
+// claims remembers the tables that clients have named and that may be newer than this replica's. Each is judged separately. The
+// next request that names the table of a forgotten claim repeats the claim.
 type claims struct {
 	mu    sync.Mutex
 	known recent[Claim, claim]
@@ -111,8 +110,7 @@ func (c *Cache) Claims() []Claim {
 }
 
 // Resolve reports that the source would send its table, with the given digest and revision, to a client that has the claimed one.
-// If that is the current table, requests and streams that name the claimed one get it from now on, with the given revision if the
-// current one is lower, and Resolve returns true.
+// If that is the current table, clients that name the claimed one get it from now on, and Resolve returns true.
 func (c *Cache) Resolve(what Claim, fit table.Digest, revision uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

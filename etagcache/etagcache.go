@@ -81,13 +81,11 @@ type Config struct {
 	Logger *slog.Logger
 	// Metrics counts; nil counts nothing.
 	Metrics *Metrics
-	// Recheck requests an early and consistent read of the source. It is called when a client names a table that may be newer
-	// than this replica's, in the goroutine of the request: it must not block. Calls may come in quick succession; merging and
-	// limiting them is up to Recheck. If nil, the regular reads decide claims.
+	// Recheck requests an early and consistent read of the source: a client names a table that may be newer than this replica's.
+	// It must not block, and merges and limits such requests. If nil, the regular reads decide claims.
 	Recheck func()
-	// Published is called for each newly served table that differs from the previous one. Its number is higher than all previous
-	// ones; stale means that it comes from a last-known-good file. It is called with the cache locked, one call at a time: it must
-	// not block or use the cache. It may be nil.
+	// Published is called for each newly served table, with a number higher than all previous ones; stale means that it comes
+	// from a last-known-good file. It is called with the cache locked: it must not block or use the cache. It may be nil.
 	Published func(order uint64, t *table.Table, stale bool)
 	// MaxStreams is how many streams may be open; 0 turns /routes/watch off.
 	MaxStreams int

@@ -17,9 +17,8 @@ const (
 	maxVersions = 64
 )
 
-// history remembers which tables this replica has served: a client that names one of them is certainly behind, however little is
-// known about the order of revisions. It also remembers the ids of the routes that differ between the last versions, but not
-// their old texts: a delta only contains texts of its target table. Therefore a history of 64 versions is nearly free.
+// history remembers which tables this replica has served: a client that names one of them is certainly behind. It also remembers
+// the ids of the routes that differ between the last versions, but not their old texts: a delta only has texts of its target.
 type history struct {
 	mu     sync.Mutex
 	served recent[table.Digest, servedTable]
@@ -53,10 +52,8 @@ func (h *history) add(d table.Digest, zone string, s *readings) {
 	} // otherwise a zone of an old version was built late
 }
 
-// showed reports whether this replica served the table before the version with the given order, or beside it, and saw it in the
-// source at the revision or later. A higher revision may mean that the table came back and this replica has not seen that yet.
-//
-// It compares the order because a request may hold on to a version while the next one is published.
+// showed reports whether this replica served the table before the version with the given order, which may not be the current one,
+// or beside it, and saw it in the source at the revision or later. A higher revision may mean that the table came back.
 func (h *history) showed(d table.Digest, revision, order uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,23 +13,14 @@ import (
 
 // Metrics is created by NewMetrics. Use one Metrics for one Cache.
 type Metrics struct {
-	Responses       *prometheus.CounterVec // by code and encoding
-	SentBytes       *prometheus.CounterVec // by encoding; bodies only
-	EncodeDuration  prometheus.Histogram
-	Streams         prometheus.Gauge
-	StreamsRefused  prometheus.Counter
-	StreamsDropped  prometheus.Counter
-	StreamEvents    *prometheus.CounterVec // by event
-	StreamSentBytes prometheus.Counter
-	TableRoutes     prometheus.Gauge
-	TableBytes      *prometheus.GaugeVec // by encoding
-	TableStale      prometheus.Gauge
-	ReadRevision    prometheus.Gauge
-	Complete        prometheus.Gauge
-	LastRead        prometheus.Gauge
-	Claims          prometheus.Counter
-	OlderTables     prometheus.Counter
-	BrokenBodies    prometheus.Counter
+	Responses    *prometheus.CounterVec // by code and encoding
+	SentBytes    *prometheus.CounterVec // by encoding; bodies only
+	StreamEvents *prometheus.CounterVec // by event
+	TableBytes   *prometheus.GaugeVec   // by encoding
+
+	StreamsRefused, StreamsDropped, StreamSentBytes, Claims, OlderTables, BrokenBodies prometheus.Counter
+	Streams, TableRoutes, TableStale, ReadRevision, Complete, LastRead                 prometheus.Gauge
+	EncodeDuration                                                                     prometheus.Histogram
 }
 
 // NewMetrics creates the metrics and registers them with reg; nil registers nowhere. It panics if they are already registered.

@@ -238,11 +238,9 @@ func (s *send) flush() {
 // maxBroken limits how many broken bodies are remembered; the oldest is forgotten first.
 const maxBroken = 4096
 
-// brokenBodies remembers the bodies whose writing failed: the peer cannot have all of them. It identifies clients by address,
-// because a Skipper opens a new connection for most requests and sends nothing else that distinguishes it.
-//
-// The rotation in the ETag of a body is higher than those under which it broke off, so a client with half a body cannot name the
-// whole one. A body that breaks off after the kernel took its last byte is not noticed. A restart empties it.
+// brokenBodies remembers the bodies whose writing failed. It identifies clients by address, because a Skipper opens a new
+// connection for most requests. The rotation in the ETag of a body is higher than those under which it broke off, so a client
+// with half a body cannot name the whole one. A body that breaks off after the kernel took its last byte is not noticed.
 type brokenBodies struct {
 	mu    sync.Mutex
 	known recent[bodyKey, uint32] // rotations

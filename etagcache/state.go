@@ -15,9 +15,8 @@ type serving struct {
 	version *version // nil before the first table
 	oldest  uint64   // version is not older than the source was at this revision; 0 if unknown
 	newest  uint64   // the highest revision up to which version may be the content of the source; 0 without revisions
-	// read is the last successful read, zero if there was none; At may be later, and Stale means that version comes from a
-	// last-known-good file that no read has confirmed yet. A client that has its Candidate got it from a replica that no longer
-	// holds it.
+	// read is the last successful read, zero if there was none; Stale means that version comes from a last-known-good file. A
+	// client that has its Candidate got it from a replica that no longer holds it.
 	read table.Read
 
 	superseded chan struct{} // closed when another state replaces this one
@@ -66,9 +65,8 @@ func (c *Cache) show(next *serving, t *table.Table) {
 	}
 }
 
-// Restore makes t, which comes from a last-known-good file, the current table. It is marked stale until a read confirms or
-// replaces it; until then it does not count as newer than any other table. lastRead is when the source was last read
-// successfully before the restart; zero if unknown.
+// Restore makes t, of a last-known-good file, the current table. It is stale, and no newer than any other, until a read confirms
+// or replaces it. lastRead is when the source was last read before the restart; zero if unknown.
 func (c *Cache) Restore(t *table.Table, lastRead time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -227,10 +227,9 @@ func (c *Cache) DrainStreams(window time.Duration) {
 	s.running.Wait()
 }
 
-// eventWriter writes the events of one stream. Errors are sticky: nothing is written after the first one, and flush returns it.
-//
-// A compressed stream is one endless gzip member. It consists of deflate blocks that were encoded once for all streams, and of
-// stored blocks for small texts, so a stream needs no compressor, which would take most of its memory.
+// eventWriter writes the events of one stream. Errors are sticky: nothing is written after the first one, and flush returns it. A
+// compressed stream is one endless gzip member of deflate blocks that were encoded once for all streams, and of stored blocks for
+// small texts, so it needs no compressor, which would take most of its memory.
 type eventWriter struct {
 	w        http.ResponseWriter
 	control  *http.ResponseController

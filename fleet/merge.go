@@ -63,8 +63,7 @@ type Answer struct {
 
 // Merge merges the View of a replica with the Views of its peers. A client known to several replicas is shown as seen by the one
 // that heard it last, with its newest report. A client that is current only for a lagging replica is behind. Relays among the
-// peers contribute details of their clients; counts exclude them. Answers with this replica's instance are ignored. Merge changes
-// local.
+// peers contribute details of their clients; counts exclude them. Merge changes local.
 func Merge(local *View, answers []Answer, q Query) *View {
 	v := *local
 	views := []*View{local}

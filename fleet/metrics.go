@@ -8,13 +8,10 @@ import (
 
 // Metrics are the series of a Registry. No label value comes from clients.
 type Metrics struct {
-	clients  *prometheus.GaugeVec
-	proxies  prometheus.Gauge
-	refusing prometheus.Gauge
-	dying    prometheus.Gauge
-	lag      prometheus.Gauge
-	reports  *prometheus.CounterVec
-	refused  prometheus.Counter
+	clients                       *prometheus.GaugeVec
+	proxies, refusing, dying, lag prometheus.Gauge
+	reports                       *prometheus.CounterVec
+	refused                       prometheus.Counter
 }
 
 // NewMetrics creates the series and registers them; nil registers nowhere.

@@ -105,6 +105,7 @@ func New(cfg Config) *Registry {
 	return &Registry{
 		cfg: cfg, instance: rand.Text(), // so that it recognises itself among its peers
 		clients: make(map[string]*client), sources: make(map[netip.Addr]source),
+		versions: versions{order: cfg.Order}, canaries: versions{order: cfg.CanaryOrder},
 	}
 }
 
@@ -188,7 +189,7 @@ func (r *Registry) hold(c *client, n Name, at time.Time) {
 	if c.Holds != nil && c.Holds.Digest == n.Digest {
 		at = c.Holds.Since
 	} else {
-		c.aheadOf, c.order = 0, r.orderOf(c, n.Digest)
+		c.aheadOf, c.order = 0, r.versionsOf(c).order(n.Digest)
 	}
 	c.Holds = &Table{Digest: n.Digest, Revision: n.Revision, Since: at}
 }

@@ -44,7 +44,7 @@ func name(n int) fleet.Name {
 func (w *world) publish(n int) {
 	w.last++
 	w.orders[name(n).Digest] = w.last
-	w.Published(w.last, name(n))
+	w.Published(w.last, name(n), false)
 }
 
 func address(n int) netip.Addr {

@@ -32,8 +32,7 @@ type SuspectTable struct {
 	// Example is the longest-known of these clients, and Evidence is its evidence.
 	Example  string    `json:"example"`
 	Evidence string    `json:"evidence"`
-	First    time.Time `json:"first"` // earliest of the clients' last deaths
-	Last     time.Time `json:"last"`
+	Last     time.Time `json:"last"` // death
 }
 
 const (
@@ -104,9 +103,6 @@ func suspectTables(clients []Client, at time.Time) []SuspectTable {
 				list = append(list, SuspectTable{Digest: s.Digest, Example: c.ID, Evidence: s.Evidence})
 			}
 			t, died := &list[i], at.Add(-seconds(s.Ago))
-			if t.First.IsZero() || died.Before(t.First) {
-				t.First = died
-			}
 			if died.After(t.Last) {
 				t.Last = died
 			}

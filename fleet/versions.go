@@ -22,7 +22,10 @@ type version struct {
 }
 
 // versions are the last published tables, in ascending order.
-type versions struct{ list []version }
+type versions struct {
+	list  []version
+	order func(table.Digest) uint64 // of the last version with a table; 0 if it is not remembered
+}
 
 func (v *versions) add(one version) {
 	if len(v.list) == maxVersions {
@@ -62,18 +65,16 @@ func (v *versions) newerThan(revision uint64) time.Time {
 	return time.Time{}
 }
 
-// Published records that a table is served from now on. order is higher than the order of all previous tables.
-func (r *Registry) Published(order uint64, n Name) {
+// Published records that a table is served, or served to the canary, from now on. order is higher than the order of all previous
+// tables.
+func (r *Registry) Published(order uint64, n Name, canary bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.versions.add(version{n, order, r.now()})
-}
-
-// CanaryPublished records that a table is served to the canary from now on. The orders are those of Config.CanaryOrder.
-func (r *Registry) CanaryPublished(order uint64, n Name) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.canaries.add(version{n, order, r.now()})
+	all := &r.versions
+	if canary {
+		all = &r.canaries
+	}
+	all.add(version{n, order, r.now()})
 }
 
 func (r *Registry) versionsOf(c *client) *versions {
@@ -81,14 +82,6 @@ func (r *Registry) versionsOf(c *client) *versions {
 		return &r.canaries
 	}
 	return &r.versions
-}
-
-// orderOf returns the last version with a table of a client.
-func (r *Registry) orderOf(c *client, d table.Digest) uint64 {
-	if c.Canary {
-		return r.cfg.CanaryOrder(d)
-	}
-	return r.cfg.Order(d)
 }
 
 // judge returns the state of a client. versions is -1 if its table is unknown.
@@ -137,7 +130,7 @@ func (r *Registry) lag(c *client, now time.Time) (versions int, behind time.Dura
 func (r *Registry) look() {
 	for _, c := range r.clients {
 		if c.Holds != nil {
-			c.order = r.orderOf(c, c.Holds.Digest)
+			c.order = r.versionsOf(c).order(c.Holds.Digest)
 		}
 	}
 }

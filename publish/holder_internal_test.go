@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -95,11 +94,3 @@ func (r *run) wants(v verdict, want guard.Code) {
 }
 
 func join(parts ...definitions) definitions { return slices.Concat(parts...) }
-
-// of returns the ids of the routes from to to-1 of Ingresses in a namespace.
-func of(namespace string, from, to int) (ids []string) {
-	for i := from; i < to; i++ {
-		ids = append(ids, fmt.Sprintf("kube_%s__i%d__%s_org____s", namespace, i, namespace))
-	}
-	return ids
-}

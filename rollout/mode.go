@@ -41,7 +41,7 @@ func ParseMode(s string) (Mode, error) {
 			return m, nil
 		}
 	}
-	return False, fmt.Errorf("mode %s: must be False, Pre or Exec", clip(s))
+	return False, fmt.Errorf("mode %.40q: must be False, Pre or Exec", s)
 }
 
 // Setting is the mode that an operator requests for the fleet. The zero value is False.
@@ -49,7 +49,7 @@ type Setting struct {
 	Mode Mode
 	// Percent is the share of the fleet, 0 to 100, that uses Exec; the rest uses Pre. It is used only with Exec.
 	Percent int
-	// Count, unless 0, is how many nodes, or pods without node names, use Exec instead of Percent: those of the lowest [Order.Rank].
+	// Count, unless 0, is how many nodes, or pods without node names, use Exec instead of Percent, the lowest [Order.Rank] first.
 	Count int
 	// Override switches to Exec even if the cutover check refuses. It is used only with Exec.
 	Override bool
@@ -65,11 +65,11 @@ func ParseSetting(s string) (Setting, error) {
 	name, share, shared := strings.Cut(text, ":")
 	mode, err := ParseMode(name)
 	if err != nil || name != strings.TrimSpace(name) {
-		return Setting{}, fmt.Errorf("mode %s: must be %s", clip(s), SettingForms)
+		return Setting{}, fmt.Errorf("mode %.40q: must be %s", s, SettingForms)
 	}
 	if mode != Exec {
 		if shared || override {
-			return Setting{}, fmt.Errorf("mode %s: only Exec takes a share or an exclamation mark: must be %s", clip(s), SettingForms)
+			return Setting{}, fmt.Errorf("mode %.40q: only Exec takes a share or an exclamation mark: must be %s", s, SettingForms)
 		}
 		return Setting{Mode: mode}, nil
 	}
@@ -78,7 +78,7 @@ func ParseSetting(s string) (Setting, error) {
 		return set, nil
 	}
 	if set.Percent, set.Count, err = parseShare(share); err != nil {
-		return Setting{}, fmt.Errorf("mode %s: %w", clip(s), err)
+		return Setting{}, fmt.Errorf("mode %.40q: %w", s, err)
 	}
 	return set, nil
 }
@@ -88,9 +88,9 @@ func parseShare(s string) (percent, count int, err error) {
 	n, err := strconv.ParseUint(digits, 10, 16)
 	switch {
 	case isPercent && (err != nil || n > 100):
-		return 0, 0, fmt.Errorf("share %s: must be a whole number from 0%% to 100%%", clip(s))
+		return 0, 0, fmt.Errorf("share %.40q: must be a whole number from 0%% to 100%%", s)
 	case err != nil:
-		return 0, 0, fmt.Errorf("share %s: must be a percentage, such as 25%%, or a number of nodes", clip(s))
+		return 0, 0, fmt.Errorf("share %.40q: must be a percentage, such as 25%%, or a number of nodes", s)
 	case isPercent:
 		return int(n), 0, nil
 	}
@@ -158,18 +158,8 @@ func (o *Order) Rank(name string) int {
 	return rank
 }
 
-func clip(s string) string {
-	const most = 40
-	if len(s) > most {
-		s = s[:most] + "..."
-	}
-	return strconv.Quote(s)
-}
-
-// Member identifies a data plane for parts of the fleet, such as "Exec:25%" or "Exec:3".
-//
-// A share must affect the same proxies as long as it is set. Each rollout of a Deployment renames its pods, so a share by pod
-// names would change every time. Nodes keep their names, and so do the pods of a StatefulSet.
+// Member identifies a data plane for parts of the fleet, such as "Exec:25%" or "Exec:3". A share must affect the same proxies as
+// long as it is set: each rollout of a Deployment renames its pods, but nodes and the pods of a StatefulSet keep their names.
 type Member struct {
 	By   string `json:"by"` // "node" or "pod"
 	Name string `json:"name"`

@@ -74,7 +74,7 @@ func TestModesAreShownAsTheyAreRead(t *testing.T) {
 func TestWhatIsWrongIsQuoted(t *testing.T) {
 	for text, want := range map[string]string{
 		"Exectutive": `mode "Exectutive": must be`, "Exec:101%": `share "101%": must be`,
-		strings.Repeat("x", 40): `mode "` + strings.Repeat("x", 40) + `": must be`, strings.Repeat("x", 41): `mode "` + strings.Repeat("x", 40) + `...": must be`,
+		strings.Repeat("x", 40): `mode "` + strings.Repeat("x", 40) + `": must be`, strings.Repeat("x", 41): `mode "` + strings.Repeat("x", 40) + `": must be`,
 	} {
 		if _, err := rollout.ParseSetting(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.50q: %v, want %s", text, err, want)

@@ -1,16 +1,13 @@
-// Package cli implements the commands that query running route servers.
+// Package cli implements the commands that query running route servers; their table is in commands.go.
 //
 // Three programs offer them: routesrv with the URLs of support listeners ([URLs]), the kubectl plugin with other [Places] that
-// find pods in clusters, and dataplane-client for the process in its own pod. The commands treat them alike: a [Cluster] is one
-// route server with its replicas, wherever they run. explain, match and diff also take files and manifests. The table of commands
-// is in commands.go.
+// find pods in clusters, and dataplane-client for the process in its own pod. explain, match and diff also take files and manifests.
 //
 // # Guarantees
 //
-// Clusters are queried concurrently, each with its own time limit: a cluster that does not answer is reported, and delays the
-// others by at most that limit. The exit status is [Healthy], [Unhealthy] or [Trouble]. It is never Healthy if a cluster or
-// replica did not answer, or if the replicas disagree. Control and format characters in names and messages of servers are escaped
-// before they reach a terminal.
+// Clusters are queried concurrently: one that does not answer is reported, and delays the others by at most its time limit. The exit
+// status is [Healthy], [Unhealthy] or [Trouble], and never Healthy if a cluster did not answer, or if the replicas disagree. Control
+// and format characters in names and messages of servers are escaped before they reach a terminal.
 package cli
 
 import (
@@ -114,11 +111,7 @@ func (p Program) command(c command, std program.Stdio) *cobra.Command {
 	}
 	s.define(cmd, c)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		status, err := s.run(cmd, c, args)
-		if err == nil {
-			err = program.StatusError(status)
-		}
-		return err
+		return program.StatusError(s.run(cmd, c, args))
 	}
 	return cmd
 }

@@ -73,18 +73,14 @@ is inferred from address and user agent. Silent clients may be deleted pods.`,
 			fails: "a client has rejected a table or is behind for longer than --max-behind, or its proxy died of a table",
 			examples: `
 # Which proxy holds which table?
-clients @
-# Who is behind, in all clusters?
-clients --contexts 'prod-*' --state behind @`,
+clients @`,
 		}, {
 			name: "problems", job: func() job { return &problemsJob{} },
 			short: "Lists the Ingresses and RouteGroups that lost routes, and why.",
 			long:  `The worst comes first.`, fails: "there is a problem of severity error or warning",
 			examples: `
 # What is wrong in the namespace shop?
-problems -n shop @
-# Every error, with the whole text
-problems --severity error -o json @`,
+problems -n shop @`,
 		}, {
 			name: "explain", args: "WHAT...", min: 1, max: 2, table: "PLACE", local: true, words: []string{"ingress", "routegroup"},
 			job:   func() job { return &explainJob{} },
@@ -95,8 +91,6 @@ URL of the support listener of a route server, or a file or folder of manifests.
 			examples: `
 # Why does my Ingress answer 502?
 explain ingress cart -n shop @
-# Who has this host, in which cluster?
-explain --contexts 'prod-*' shop.example.org
 # Will it work once these manifests are applied?
 explain routegroup shop/cart ./manifests`,
 		}, {
@@ -111,8 +105,6 @@ every possible outcome is listed with its conditions.`,
 			examples: `
 # Which route takes this request?
 match https://shop.example.org/cart @routes
-# Which route takes this request, on every replica of this context?
-match --context prod-eu https://shop.example.org/cart
 # A POST with a header, from a client address that predicates check
 match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart ./routes.eskip`,
 		}, {
@@ -121,16 +113,11 @@ match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart ./rou
 			long: `The order of endpoints makes no difference, the order of filters does.
 ` + tablesHelp + `
 
-Without arguments, kubectl routesrv compares the tables of all replicas
-with that of the first. With A alone, it compares A with the first replica.`,
+Without arguments, kubectl routesrv compares the tables of all replicas with that of the first. With A alone, it compares A with the first replica.`,
 			fails: "the tables differ",
 			examples: `
 # Do all replicas of this context serve the same?
 diff --context prod-eu
-# Blue and green
-diff --ignore endpoints --contexts blue,green
-# Would a change of settings change anything?
-diff -config-file new.yaml ./old.eskip ./manifests
 # Does a proxy have the table of the route server?
 diff --ignore endpoints @routes http://10.2.0.7:9911/routes`,
 		}, {
@@ -139,9 +126,7 @@ diff --ignore endpoints @routes http://10.2.0.7:9911/routes`,
 			long:  `The command accept publishes it.`, fails: "something is held",
 			examples: `
 # What is held, and why?
-held @
-# In which cluster?
-held --contexts 'prod-*' @`,
+held @`,
 		}, {
 			name: "log", job: func() job { return &logJob{} },
 			short: "Shows what was served when: the history of objects.",
@@ -152,9 +137,7 @@ most, and names it.`, fails: "there is no entry",
 # What changed in the last hour?
 log @ --since 1h
 # What did the fleet serve at 12:03?
-log @ --at 12:03
-# Who changed the cart?
-log @ --object Ingress/shop/cart`,
+log @ --at 12:03`,
 		}, {
 			name: "show", args: "ENTRY", min: 1, max: 1, job: func() job { return showJob{} },
 			short: "Shows an entry of the history with the routes that it changed.",
@@ -188,9 +171,7 @@ such as a Service without endpoints, and routes that lose an authentication filt
 # Take one object back to what it was
 rollback 41 --object Ingress/shop/cart --why 'checkout is broken'
 # Bring back what was deleted since 03:34
-rollback --to 03:34 --deleted --all --why 'a cluster was deleted'
-# What would that change for a whole namespace?
-rollback 41 -n shop --why test --dry-run`,
+rollback --to 03:34 --deleted --all --why 'a cluster was deleted'`,
 		}, {
 			name: "canary", job: func() job { return canaryJob{} },
 			short: "Lists what soaks on the canary, and what its query returned.",
@@ -221,9 +202,7 @@ publishes; without a terminal, use --yes. kubectl routesrv accept runs it in eac
 the API server knows you as.`, fails: "a replica holds nothing or something else, or you decline",
 			examples: `
 # Publish what is held
-accept 4f2a…c01d --why 'shop moved to another cluster'
-# Let the deletions of one team happen
-accept 4f2a…c01d -n shop --why 'shop is closed'`,
+accept 4f2a…c01d --why 'shop moved to another cluster'`,
 		},
 		{name: "post", args: "PATH FORM", min: 2, max: 2, inPod: true, job: func() job { return postJob{} }}, // for kubectl routesrv
 	}

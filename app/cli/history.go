@@ -28,8 +28,7 @@ func askHistory(ctx context.Context, r Replica, q url.Values) (entries, error) {
 	return all, err
 }
 
-// storyteller returns the only cluster of a session with only the replica whose history is the longest: replicas number their entries
-// differently, so one command must ask the same one as the next.
+// storyteller returns the only cluster with only the replica whose history is the longest: replicas number their entries differently.
 func (s *session) storyteller(ctx context.Context) (Cluster, error) {
 	if len(s.clusters) != 1 {
 		return Cluster{}, usagef("choose one cluster: each has its own history")
@@ -121,7 +120,8 @@ func (j *logJob) write(s *session, replica string, all entries) error {
 		e := &all[i]
 		g.add(strconv.FormatUint(e.N, 10), e.At.Format(time.RFC3339), fmt.Sprintf("+%d ~%d -%d", e.Added, e.Changed, e.Removed), whatOf(e))
 	}
-	return g.write(s.std.Out)
+	g.write(s.std.Out)
+	return nil
 }
 
 // whatOf describes an entry in one line.
@@ -160,33 +160,16 @@ func whatOf(e *api.HistoryEntry) string {
 type showJob struct{ noFlags }
 
 func (showJob) run(ctx context.Context, s *session) (int, error) {
-	if !isEntry(s.args[0]) {
-		return Trouble, usagef("%q: must be the number of an entry, as %s log shows it", s.args[0], s.program.Name)
-	}
-	type pages struct{ document, text *query.Page }
-	replica, p, err := askStoryteller(ctx, s, func(ctx context.Context, r Replica) (p pages, err error) {
-		path := api.PathHistory + "/" + s.args[0]
-		if p.document, err = query.GetAs(ctx, r.Support, path, nil, "application/json", http.StatusNotFound); err == nil {
-			p.text, err = query.GetAs(ctx, r.Support, path, nil, "text/plain", http.StatusNotFound)
-		}
-		return p, err
+	media := map[string]string{"text": "text/plain", "json": "application/json"}[s.output]
+	replica, p, err := askStoryteller(ctx, s, func(ctx context.Context, r Replica) (*query.Page, error) {
+		return query.GetAs(ctx, r.Support, api.PathHistory+"/"+url.PathEscape(s.args[0]), nil, media, http.StatusNotFound)
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return Trouble, err
-	}
-	if p.document.Status == http.StatusNotFound {
-		writeLines(s.std.Err, []string{replica + ": " + p.document.Line()})
+	case p.Status == http.StatusNotFound:
+		writeLines(s.std.Err, []string{replica + ": " + p.Line()})
 		return Unhealthy, nil
 	}
-	if s.output == "json" {
-		_, err = s.std.Out.Write(p.document.Body)
-		return Healthy, err
-	}
-	return Healthy, writeText(s.std.Out, p.text.Body)
-}
-
-// isEntry reports whether an argument is the number of an entry.
-func isEntry(arg string) bool {
-	_, err := strconv.ParseUint(arg, 10, 64)
-	return err == nil
+	return Healthy, writeText(s.std.Out, p.Body)
 }

@@ -30,9 +30,7 @@ import (
 
 // compiler compiles manifests with the flags of the server. Both tables of a comparison may use it concurrently.
 type compiler struct {
-	server options.RouteServer
-	std    program.Stdio
-
+	s       *session
 	mu      sync.Mutex // one compilation at a time
 	results []*compile.Result
 }
@@ -42,7 +40,7 @@ func (s *session) tables() (*tables.Reader, *compiler, error) {
 	if s.server.Source.Kubernetes || len(s.server.Source.Manifests) > 0 {
 		fmt.Fprintf(s.std.Err, "%s: warning: -kubernetes and --manifests have no effect: the arguments are the tables\n", s.program.Name)
 	}
-	c := &compiler{server: s.server, std: s.std}
+	c := &compiler{s: s}
 	transport, err := query.Transport(s.tls)
 	if err != nil {
 		return nil, nil, err
@@ -82,17 +80,22 @@ func (s *session) load(ctx context.Context, place string) (*tables.Table, *compi
 func (c *compiler) compile(ctx context.Context, path string) (table.List, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	server := c.server
-	server.Source.Kubernetes, server.Source.Manifests = false, []string{path}
-	result, err := Compile(ctx, server, c.std)
+	result, err := c.s.compile(ctx, path)
 	if err != nil {
 		return table.List{}, err
 	}
 	c.results = append(c.results, result)
 	for _, problem := range result.Problems {
-		writeLines(c.std.Err, []string{path + ": " + problem.Line()})
+		writeLines(c.s.std.Err, []string{path + ": " + problem.Line()})
 	}
 	return result.Routes, nil
+}
+
+// compile compiles a file or folder with the flags of the server.
+func (s *session) compile(ctx context.Context, path string) (*compile.Result, error) {
+	server := s.server
+	server.Source.Kubernetes, server.Source.Manifests = false, []string{path}
+	return Compile(ctx, server, s.std)
 }
 
 // owners finds the objects of routes among the compiled manifests; nil if there are none, where only tables are known.
@@ -137,9 +140,8 @@ func WithoutPods(s *kube.Snapshot) bool { return len(s.Endpoints)+len(s.Endpoint
 
 // explainManifests compiles a file or folder. If the manifests have no endpoints at all, the explanation does not mention pods.
 func (s *session) explainManifests(ctx context.Context, path string, query explain.Query) (*explain.Explanation, error) {
-	server := s.server
-	server.Source.Kubernetes, server.Source.Manifests = false, []string{path}
-	result, err := Compile(ctx, server, s.std)
+	server := &s.server
+	result, err := s.compile(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -152,9 +154,8 @@ func (s *session) explainManifests(ctx context.Context, path string, query expla
 	}, query), nil
 }
 
-// Against asks a route server which requests of others the Ingresses and RouteGroups of manifests would take, and prints the answer as text
-// or json. server is the URL of its support listener; paths are files, folders or - for standard input. It returns the exit
-// status: Healthy if they take nothing, Unhealthy if they do or may.
+// Against asks the support listener of a route server which requests of others the Ingresses and RouteGroups of manifests would take, and
+// prints the answer. It returns Healthy if they take nothing, Unhealthy if they do or may.
 func Against(ctx context.Context, server string, paths []string, output string, std program.Stdio) (int, error) {
 	body, err := routed(ctx, paths, std.In)
 	if err != nil {
@@ -176,8 +177,7 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 	return verdict(!report.Found()), printing(write(std.Out))
 }
 
-// routed returns the Ingresses and RouteGroups of manifests, and the Services, Endpoints and EndpointSlices on which their routes depend, each
-// as a document in JSON. Nothing else leaves this machine.
+// routed returns the Ingresses and RouteGroups of manifests, and what their routes depend on. Nothing else leaves this machine.
 func routed(ctx context.Context, paths []string, stdin io.Reader) ([]byte, error) {
 	source, err := manifests.New(manifests.Config{Paths: paths, Stdin: stdin})
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/duration"
+
 	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
@@ -114,16 +116,15 @@ func tabulate[T any](s *session, command string, head []string, replies []query.
 		d.Result = worst
 		return int(worst), writeDocument(s.std.Out, d)
 	}
+	var b strings.Builder
 	if len(g.rows) > 1 {
-		if err := g.write(s.std.Out); err != nil {
-			return int(worst), printing(err)
-		}
-		if len(notes) > 0 {
-			fmt.Fprintln(s.std.Out)
+		if g.write(&b); len(notes) > 0 {
+			b.WriteByte('\n')
 		}
 	}
-	err := writeText(s.std.Out, text)
-	writeLines(s.std.Out, notes)
+	b.WriteString(shadowdiff.PrintableLines(string(text)))
+	writeLines(&b, notes)
+	_, err := io.WriteString(s.std.Out, b.String())
 	for _, r := range replies {
 		writeLines(s.std.Err, r.Missing())
 	}
@@ -205,21 +206,17 @@ func (g *grid) add(cells ...string) {
 	g.rows = append(g.rows, cells)
 }
 
-func (g *grid) write(w io.Writer) error {
+// write prints the table; the writer must not fail.
+func (g *grid) write(w io.Writer) {
 	var b strings.Builder
 	columns := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, row := range g.rows {
 		fmt.Fprintln(columns, strings.Join(row, "\t")+strings.Repeat("\t", len(g.rows[0])-len(row)))
 	}
-	if err := columns.Flush(); err != nil {
-		return err
-	}
+	columns.Flush()
 	for line := range strings.Lines(b.String()) {
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
-			return err
-		}
+		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
 	}
-	return nil
 }
 
 // writeLines prints sentences, each on a line.
@@ -229,28 +226,14 @@ func writeLines(w io.Writer, lines []string) {
 	}
 }
 
-// writeText prints the text of a server line by line.
+// writeText prints the text of a server.
 func writeText(w io.Writer, text []byte) error {
-	var b strings.Builder
-	for line := range strings.Lines(string(text)) {
-		b.WriteString(shadowdiff.Printable(strings.TrimSuffix(line, "\n")) + "\n")
-	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, shadowdiff.PrintableLines(string(text)))
 	return err
 }
 
-// age formats a duration in one unit, such as 12s, 5m, 3h or 4d.
-func age(d time.Duration) string {
-	switch d = max(d, 0); {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
-}
+// age formats a duration as kubectl does, such as 12s, 5m or 3h.
+func age(d time.Duration) string { return duration.HumanDuration(max(d, 0)) }
 
 // seconds formats a number of seconds as an age.
 func seconds(n float64) string { return age(time.Duration(n * float64(time.Second))) }

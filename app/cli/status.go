@@ -16,8 +16,7 @@ import (
 // serverStatus is an answer to GET /status.
 type serverStatus = answer[api.Status]
 
-// How often to ask replicas with different tables again, and how long to wait in between: that covers two polls of the default
-// interval.
+// How often to ask replicas with different tables again, and how long to wait: that covers two polls of the default interval.
 const (
 	settleTries = 3
 	settleWait  = 2 * time.Second
@@ -58,8 +57,7 @@ func (j *statusJob) run(ctx context.Context, s *session) (int, error) {
 	})
 }
 
-// settle repeats the question to clusters whose replicas serve different tables, because they read at different moments. It replaces
-// replies with newer complete ones, and returns the first ones.
+// settle asks clusters whose replicas serve different tables again: they read at different moments. It returns the first replies.
 func (j *statusJob) settle(ctx context.Context, s *session, replies []query.Reply[*serverStatus]) (first []query.Reply[*serverStatus]) {
 	first = slices.Clone(replies)
 	for range settleTries {
@@ -86,8 +84,7 @@ func (j *statusJob) settle(ctx context.Context, s *session, replies []query.Repl
 	return first
 }
 
-// stuck returns a sentence for each replica that serves another table than the newest, by its revision, and still the same as in the first
-// answer.
+// stuck returns a sentence for each replica that serves another table than the newest, and still the same as in the first answer.
 func stuck(first, r query.Reply[*serverStatus]) map[string]string {
 	before := make(map[string]string)
 	for _, a := range first.Answered() {
@@ -194,8 +191,7 @@ func (j *statusJob) describe(s *session, r query.Reply[*serverStatus], differ ma
 // maxToldOrders is how many freezes and pins are listed for a replica.
 const maxToldOrders = 10
 
-// told returns what an operator should know of a healthy replica: what soaks, the state of its trial proxy, and requests that changes
-// took from others.
+// told returns what an operator should know of a healthy replica.
 func told(st *api.Status, now time.Time) (all []string) {
 	if c := st.Canary; c != nil && c.Count > 0 {
 		text := shadowdiff.Plural(c.Count, "object") + " on the canary" + nextPromotion(c, now)

@@ -271,8 +271,7 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 	return done(s, j.order, r, Healthy, func(said *api.Steered) string { return "done, serves " + shortDigest(said.Digest.String()) }, trouble)
 }
 
-// carryOut sends the command to one replica. For a rollback it names the versions, because replicas number their entries
-// differently.
+// carryOut sends the command to one replica. A rollback names the versions, because replicas number their entries differently.
 func (j *steerJob) carryOut(ctx context.Context, r Replica, form url.Values, planned *api.Steered) (last *answer[api.Steered], err error) {
 	if j.order != api.SteerRollback || len(planned.Pins) == 0 {
 		return post[api.Steered](ctx, r, api.PathSteering, form)

@@ -95,8 +95,8 @@ func New(cfg Config) *Console {
 		panic("console: State is required")
 	}
 	cfg.Logger, cfg.Every = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), cmp.Or(cfg.Every, DefaultEvery)
-	c := &Console{cfg: cfg, log: cfg.Logger, turns: httpserve.NewTurns(maxPages)}
-	c.fleet.ask, c.fleet.turn = cfg.Fleet, httpserve.NewTurns(1)
+	c := &Console{cfg: cfg, log: cfg.Logger, turns: make(httpserve.Turns, maxPages)}
+	c.fleet.ask, c.fleet.turn = cfg.Fleet, make(httpserve.Turns, 1)
 	return c
 }
 

@@ -59,8 +59,7 @@ func (k *Kubeconfig) Contexts() (names []string, current string, err error) {
 	return slices.Sorted(maps.Keys(raw.Contexts)), raw.CurrentContext, nil
 }
 
-// Match returns the contexts that match a pattern, sorted: a comma separates several patterns, * matches any characters and ?
-// matches one. A pattern without a match is an error, so that a mistyped name does not look like a healthy cluster.
+// Match returns the contexts that match one of several patterns with commas between them, sorted. Each must match some context.
 func (k *Kubeconfig) Match(patterns string) ([]string, error) {
 	names, _, err := k.Contexts()
 	if err != nil {
@@ -207,8 +206,7 @@ func clip(s string) string {
 	return s
 }
 
-// Exec runs a command in a container of the pod, without a shell and without input, and returns its output. If the command ran and
-// failed, the error is the first line that it wrote to its standard error, or else describes how it ended.
+// Exec runs a command in a container of the pod, without a shell and without input. If it failed, the error is what it printed.
 func (p *Pod) Exec(ctx context.Context, container string, command ...string) (stdout []byte, err error) {
 	u := p.request("exec").VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
 	sockets, err := remotecommand.NewWebSocketExecutor(p.cluster.config, http.MethodGet, u.String())

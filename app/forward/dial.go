@@ -74,8 +74,7 @@ func (p *Pod) dial(port int) (*conn, error) {
 	return c, nil
 }
 
-// upgrade opens the connection of a port-forward with WebSockets, or with SPDY if the API server or a proxy in between refuses
-// WebSockets.
+// upgrade opens the connection of a port-forward with WebSockets, or with SPDY if the API server or a proxy refuses these.
 func (p *Pod) upgrade() (httpstream.Connection, error) {
 	u := p.request("portforward").URL()
 	sockets, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, p.cluster.config)

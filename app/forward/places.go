@@ -45,8 +45,7 @@ type places struct {
 // SilenceClient discards the log of client-go, which also returns what it logs as errors. The log is global, so call it once, before NewPlaces.
 func SilenceClient() { klog.SetSlogLogger(slog.New(slog.DiscardHandler)) }
 
-// NewPlaces returns the places that kubectl routesrv asks: the pods of a Deployment in the clusters of a kubeconfig. It opens a connection
-// to a pod when a command first needs it.
+// NewPlaces returns the places that kubectl routesrv asks: the pods of a Deployment in the clusters of a kubeconfig.
 func NewPlaces() query.Places { return &places{} }
 
 // Define implements [query.Places].
@@ -116,8 +115,7 @@ func (p *places) closeLater(end func()) {
 	p.open = append(p.open, end)
 }
 
-// cluster returns the cluster of a context. It reads even the credentials only when asked, so that a broken context does not
-// affect the others.
+// cluster returns the cluster of a context. It reads the credentials only when asked: a broken context does not affect the others.
 func (p *places) cluster(kubeconfig *Kubeconfig, name string) query.Cluster {
 	return query.Cluster{Name: name, Find: func(ctx context.Context) ([]query.Replica, error) {
 		c, err := kubeconfig.Open(name)

@@ -26,12 +26,9 @@ const (
 // MaxForm limits the parameters of a command, in bytes.
 const MaxForm = 256 << 10
 
-// Accept publishes the table that a guard holds back. It answers only on the control socket: see [ListenControl].
-//
-// The parameter digest names what the operator looked at, the table or the list of kept objects, so that a newer one is not
-// accepted by accident. The parameters namespace and object, each possibly given more than once, accept only some of the kept
-// objects. The parameter why is kept with the decision, and so is by, the name that the peer gives for its user; without it, the
-// user id of the peer. The errors of accept come from package guard.
+// Accept publishes the table that a guard holds back, or releases kept objects. It answers only on the control socket. The
+// parameter digest names what the operator looked at, so that a newer table is not accepted by accident; namespace and object,
+// each possibly repeated, choose objects; why is kept with the decision, and so is by, the name that the peer gives for its user.
 func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		peer, ok := PeerOf(r.Context())

@@ -11,12 +11,10 @@ import (
 	"github.com/routesrv/routesrv/api"
 )
 
-// InPod returns a handler for the pages of a support listener that shares its network with a proxy. It answers 403 to requests from
-// an address of this machine, and with socketOnly to all requests over TCP, except over the control socket. The answer names the
-// command that reads the page in the pod, such as "dataplane-client get".
-//
-// A tenant controls the destination of a proxied request, its headers and its host, but not its source address: a connection from
-// the proxy to this machine comes from an address of this machine.
+// InPod returns a handler for the pages of a support listener that shares its network with a proxy. It answers 403 to requests
+// from an address of this machine, and with socketOnly to all requests over TCP, and names the command that reads the page in the
+// pod. A tenant controls destination, headers and host of a proxied request, but not its source address, which is one of this
+// machine.
 func InPod(socketOnly bool, command string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var why string
@@ -67,9 +65,9 @@ func SecurePage(h http.Header, policy string) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// NamedRight reports whether the Host header fits the client. A page on the internet whose name resolves to the operator's
-// loopback address (DNS rebinding) sends requests with that name. An IP address cannot be redirected in this way. For clients at
-// other addresses any name is accepted, since a server does not know its own names.
+// NamedRight reports whether the Host header fits a client on this machine: a page on the internet whose name resolves to
+// loopback (DNS rebinding) sends requests with that name. For other clients any name is accepted, since a server does not know
+// its own names.
 func NamedRight(r *http.Request) bool {
 	peer, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil || !net.ParseIP(peer).IsLoopback() {
@@ -84,9 +82,6 @@ func NamedRight(r *http.Request) bool {
 
 // Turns limits how many requests perform an operation at the same time.
 type Turns chan struct{}
-
-// NewTurns returns a limit of n.
-func NewTurns(n int) Turns { return make(Turns, n) }
 
 // Wait waits for a turn until ctx ends, and at most the given time; 0 means no limit. If ok is true, the caller must call done.
 func (t Turns) Wait(ctx context.Context, most time.Duration) (done func(), ok bool) {

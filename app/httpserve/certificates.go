@@ -34,8 +34,8 @@ type TLSConfig struct {
 // NewTLS reads the certificates and returns nil for plain HTTP. It reloads the files when they change; if the new content cannot
 // be read, the previous certificates stay in use. It registers the series of expiry times with reg, unless reg is nil.
 func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Config, error) {
+	ends := NewCertificateEnds(reg, ServerSide)
 	if !cfg.Enable {
-		RegisterCertificateEnds(reg, ServerSide, nil)
 		return nil, nil
 	}
 	cfg.MinVersion = cmp.Or(cfg.MinVersion, tls.VersionTLS12)
@@ -47,18 +47,17 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 	case cfg.RequireClientCert && len(cfg.CAFiles) == 0 && !cfg.AppendSystemCAs:
 		return nil, errors.New("client certificates cannot be verified: set -mtls-authn-ca or -mtls-authn-append-ca")
 	}
-	r, err := NewReloaded(slices.Concat(cfg.CertFiles, cfg.KeyFiles, cfg.CAFiles), log, cfg.read)
+	r, err := NewReloaded(slices.Concat(cfg.CertFiles, cfg.KeyFiles, cfg.CAFiles), log, func() (*tls.Config, error) { return cfg.read(ends) })
 	if err != nil {
 		return nil, err
 	}
-	RegisterCertificateEnds(reg, ServerSide, r.Ends)
 	return &tls.Config{
 		MinVersion:         cfg.MinVersion,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return r.Current(), nil },
 	}, nil
 }
 
-func (cfg *TLSConfig) read(ends CertificateEnds) (*tls.Config, error) {
+func (cfg *TLSConfig) read(ends *CertificateEnds) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: cfg.MinVersion, NextProtos: []string{"h2", "http/1.1"}}
 	for i, cert := range cfg.CertFiles {
 		pair, err := durable.ReadKeyPair(cert, cfg.KeyFiles[i])
@@ -66,85 +65,64 @@ func (cfg *TLSConfig) read(ends CertificateEnds) (*tls.Config, error) {
 			return nil, fmt.Errorf("read certificate %q and key %q (-tls-cert, -tls-key): %w", cert, cfg.KeyFiles[i], err)
 		}
 		config.Certificates = append(config.Certificates, pair)
-		ends.Pair(pair)
 	}
+	var authorities []byte
 	if cfg.RequireClientCert {
-		pool, err := cfg.authorities(ends)
-		if err != nil {
-			return nil, err
+		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		if cfg.AppendSystemCAs {
+			system, err := x509.SystemCertPool()
+			if err != nil {
+				return nil, fmt.Errorf("read the system's authorities (-mtls-authn-append-ca): %w", err)
+			}
+			config.ClientCAs = system
 		}
-		config.ClientCAs, config.ClientAuth = pool, tls.RequireAndVerifyClientCert
+		for _, name := range cfg.CAFiles {
+			pem, err := durable.ReadFile(name, durable.MaxTLSFile)
+			if err != nil {
+				return nil, fmt.Errorf("read authorities (-mtls-authn-ca): %w", err)
+			}
+			if !config.ClientCAs.AppendCertsFromPEM(pem) {
+				return nil, fmt.Errorf("read authorities %q (-mtls-authn-ca): the file has no certificate", name)
+			}
+			authorities = append(append(authorities, pem...), '\n')
+		}
 	}
+	ends.Show(config.Certificates, authorities)
 	return config, nil
-}
-
-func (cfg *TLSConfig) authorities(ends CertificateEnds) (*x509.CertPool, error) {
-	pool := x509.NewCertPool()
-	if cfg.AppendSystemCAs {
-		system, err := x509.SystemCertPool()
-		if err != nil {
-			return nil, fmt.Errorf("read the system's authorities (-mtls-authn-append-ca): %w", err)
-		}
-		pool = system
-	}
-	for _, name := range cfg.CAFiles {
-		pem, err := durable.ReadFile(name, durable.MaxTLSFile)
-		if err != nil {
-			return nil, fmt.Errorf("read authorities (-mtls-authn-ca): %w", err)
-		}
-		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read authorities %q (-mtls-authn-ca): the file has no certificate", name)
-		}
-		ends.Authorities(pem)
-	}
-	return pool, nil
 }
 
 // certificateCheck is how often a use of the value checks the files for changes.
 const certificateCheck = time.Second
 
-// Reloaded is a value loaded from the files of certificates and keys, and reloaded when one of them has changed. If reloading
-// fails, such as while only one file of a pair has been written, the previous value stays in use, and the next use retries. It is
-// safe for concurrent use.
+// Reloaded is a value loaded from files, and reloaded when one of them has changed. If that fails, such as while only one file of
+// a pair has been written, the previous value stays in use, and the next use retries. It is safe for concurrent use.
 type Reloaded[T any] struct {
 	files []string
-	load  func(CertificateEnds) (T, error)
+	load  func() (T, error)
 	log   *slog.Logger
 
 	mu      sync.Mutex // guards the fields below
 	value   T
-	ends    CertificateEnds // of the certificates in use
-	stamp   string          // see stat
+	stamp   string // see stat
 	checked time.Time
 	failed  string // the last failure that was logged
 }
 
-// NewReloaded loads the value for the first time. load adds the expiry times of the certificates. Empty names are ignored.
-func NewReloaded[T any](files []string, log *slog.Logger, load func(CertificateEnds) (T, error)) (*Reloaded[T], error) {
+// NewReloaded loads the value for the first time. Empty names of files are ignored.
+func NewReloaded[T any](files []string, log *slog.Logger, load func() (T, error)) (*Reloaded[T], error) {
 	r := &Reloaded[T]{files: files, load: load, log: log.With("component", "tls"), checked: time.Now()}
 	return r, r.loadLocked()
 }
 
 // Current returns the value for the files as they are now.
 func (r *Reloaded[T]) Current() T {
-	value, _ := r.current()
-	return value
-}
-
-// Ends returns the expiry times of the certificates in use.
-func (r *Reloaded[T]) Ends() CertificateEnds {
-	_, ends := r.current()
-	return ends
-}
-
-func (r *Reloaded[T]) current() (T, CertificateEnds) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.checked) < certificateCheck {
-		return r.value, r.ends
+		return r.value
 	}
 	if r.checked = time.Now(); r.stamp == r.stat() {
-		return r.value, r.ends
+		return r.value
 	}
 	err := r.loadLocked()
 	switch {
@@ -155,15 +133,14 @@ func (r *Reloaded[T]) current() (T, CertificateEnds) {
 		r.failed = err.Error()
 		r.log.Error("certificates changed and cannot be read, keeping the previous ones", "error", err)
 	}
-	return r.value, r.ends
+	return r.value
 }
 
 func (r *Reloaded[T]) loadLocked() error {
 	stamp := r.stat() // before reading, so that a change in between is noticed next time
-	ends := make(CertificateEnds)
-	value, err := r.load(ends)
+	value, err := r.load()
 	if err == nil {
-		r.value, r.stamp, r.ends = value, stamp, ends
+		r.value, r.stamp = value, stamp
 	}
 	return err
 }
@@ -184,65 +161,42 @@ const (
 	ClientSide = "client"
 )
 
-// Uses of a certificate: the process presents it, or verifies the other side with it.
-const (
-	UsePresented = "certificate"
-	UseAuthority = "authority"
-)
+// CertificateEnds shows when the certificates of one side expire: an alert fires beforehand.
+type CertificateEnds struct{ gauge *prometheus.GaugeVec }
 
-// CertificateEnds are the times at which certificates expire, by use. A use without certificates is not in it.
-type CertificateEnds map[string]time.Time
-
-// Pair adds a presented certificate: the earliest expiry counts, within its chain and among several pairs.
-func (e CertificateEnds) Pair(pair tls.Certificate) {
-	for _, der := range pair.Certificate {
-		c, err := x509.ParseCertificate(der)
-		if err != nil {
-			continue // the pair was parsed when it was loaded, except the rest of the chain
-		}
-		if was, ok := e[UsePresented]; !ok || c.NotAfter.Before(was) {
-			e[UsePresented] = c.NotAfter
-		}
+// NewCertificateEnds registers the series of a side; a nil registerer does nothing.
+func NewCertificateEnds(reg prometheus.Registerer, side string) *CertificateEnds {
+	e := &CertificateEnds{prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "routesrv_certificate_expiry_timestamp_seconds",
+		Help: "When certificates expire, by side (server or client: the role of the process) and use: certificate (presented; the first) or " +
+			"authority (verifies the other side; the last).",
+		ConstLabels: prometheus.Labels{"side": side},
+	}, []string{"use"})}
+	if reg != nil {
+		reg.MustRegister(e.gauge)
 	}
+	return e
 }
 
-// Authorities adds authorities in PEM: the latest expiry counts, because during a replacement a file also has old authorities.
-func (e CertificateEnds) Authorities(text []byte) {
-	for {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			return
+// Show shows the earliest expiry of the presented pairs and their chains, and the latest one of the authorities, PEM, because during
+// a replacement a file also has old authorities.
+func (e *CertificateEnds) Show(pairs []tls.Certificate, authorities []byte) {
+	var first, last time.Time
+	for _, pair := range pairs {
+		for _, der := range pair.Certificate {
+			if c, err := x509.ParseCertificate(der); err == nil && (first.IsZero() || c.NotAfter.Before(first)) {
+				first = c.NotAfter
+			}
 		}
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.After(e[UseAuthority]) {
-			e[UseAuthority] = c.NotAfter
+	}
+	for block, rest := pem.Decode(authorities); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.After(last) {
+			last = c.NotAfter
 		}
 	}
-}
-
-// RegisterCertificateEnds exports the result of ends, which may be nil, at each scrape. Register each side once.
-func RegisterCertificateEnds(reg prometheus.Registerer, side string, ends func() CertificateEnds) {
-	if reg == nil {
-		return
-	}
-	reg.MustRegister(&collector{ends, prometheus.NewDesc("routesrv_certificate_expiry_timestamp_seconds",
-		"When certificates expire, by side (server or client: the role of the process) and use: certificate (presented; the first) or authority (verifies the other side; the last).",
-		[]string{"use"}, prometheus.Labels{"side": side})})
-}
-
-type collector struct {
-	ends func() CertificateEnds
-	desc *prometheus.Desc
-}
-
-// Describe implements [prometheus.Collector].
-func (c *collector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
-
-// Collect implements [prometheus.Collector].
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	if c.ends == nil {
-		return
-	}
-	for use, end := range c.ends() {
-		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(end.Unix()), use)
+	for use, end := range map[string]time.Time{"certificate": first, "authority": last} {
+		if !end.IsZero() {
+			e.gauge.WithLabelValues(use).Set(float64(end.Unix()))
+		}
 	}
 }

@@ -66,7 +66,7 @@ func certificateFiles(t *testing.T) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// TestExpiryFollowsTheFiles: even without any handshake.
+// TestExpiryFollowsTheFiles: with the next handshake.
 func TestExpiryFollowsTheFiles(t *testing.T) {
 	cert, key := certificateFiles(t)
 	dir := t.TempDir()
@@ -83,7 +83,8 @@ func TestExpiryFollowsTheFiles(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		cfg := TLSConfig{Enable: true, CertFiles: []string{filepath.Join(dir, "a.crt")}, KeyFiles: []string{filepath.Join(dir, "a.key")},
 			RequireClientCert: true, CAFiles: []string{cert}}
-		if _, err := NewTLS(cfg, slog.New(slog.DiscardHandler), registry); err != nil {
+		secure, err := NewTLS(cfg, slog.New(slog.DiscardHandler), registry)
+		if err != nil {
 			t.Fatal(err)
 		}
 		end := func(use string) float64 {
@@ -107,6 +108,9 @@ func TestExpiryFollowsTheFiles(t *testing.T) {
 		before := end("certificate")
 		renew(t, filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key"), time.Unix(int64(before)+3600, 0))
 		time.Sleep(2 * certificateCheck)
+		if _, err := secure.GetConfigForClient(nil); err != nil {
+			t.Fatal(err)
+		}
 		if got := end("certificate"); got != before+3600 {
 			t.Errorf("after a renewal the certificate ends at %v, want %v", got, before+3600)
 		}

@@ -24,7 +24,7 @@ const (
 	reservedDescriptors = 128
 	// minConnections is how many connections a main listener accepts even if fewer than reservedDescriptors remain.
 	minConnections = 16
-	// newGrace is how long a connection may be silent before it counts as idle, and manyGrace on an address with many of them.
+	// newGrace is how long a connection may be silent before it counts as idle; manyGrace is for addresses with many of them.
 	newGrace  = time.Second
 	manyGrace = 50 * time.Millisecond
 	// sendBufferSize is the size of the kernel's send buffer of one connection. By default Linux lets it grow to 4 MiB, which
@@ -51,10 +51,8 @@ func MainConnections(want int) int {
 // Connections limits the connections of a listener. When the limit is reached, it closes a connection of the address that has the
 // most: the one that has waited longest. On a main listener only connections without a complete request count as waiting, and
 // without any of these, new connections wait in the kernel until one ends: answers are never cut. On a support listener every
-// connection counts as waiting since its last request began or ended, so that a probe always gets in, whatever others do with
-// their connections.
-//
-// Create it with [NewConnections], call Track with the server before it serves, and wrap the listener with Listener.
+// connection counts as waiting since its last request began or ended, so that a probe always gets in. Call Track with the server
+// before it serves, and wrap the listener with Listener.
 type Connections struct {
 	max     int
 	always  bool // every connection may be closed to make room

@@ -24,11 +24,8 @@ const (
 // ErrNoControl reports that no process listens on the control socket of a state folder.
 var ErrNoControl = errors.New("no process listens on the control socket")
 
-// ListenControl opens the control socket of a state folder, and replaces one that a crashed process has left. Requests that
-// change the served table are accepted only there, not over TCP: a proxy forwards requests of tenants to any address, including
-// the address of its pod, but never to a file.
-//
-// The socket of a closed listener stays until the next process replaces it.
+// ListenControl opens the control socket of a state folder, and replaces one that another process has left. Requests that change
+// the served table are accepted only there: a proxy forwards requests of tenants to any address, but never to a file.
 func ListenControl(state string) (net.Listener, error) {
 	folder := filepath.Join(state, controlFolder)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -74,17 +71,12 @@ func DialControl(ctx context.Context, state string) (conn net.Conn, err error) {
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("%s: permission denied: run this as the user of the process", path)
 		}
-		return nil, fmt.Errorf("%s: %w (%v)", path, ErrNoControl, rootCause(err))
+		if failed, ok := errors.AsType[*net.OpError](err); ok {
+			err = failed.Err // without the path of inFolder
+		}
+		return nil, fmt.Errorf("%s: %w (%v)", path, ErrNoControl, err)
 	}
 	return conn, nil
-}
-
-// rootCause returns the innermost error, which has neither an operation nor the path of [inFolder].
-func rootCause(err error) error {
-	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
-		err = inner
-	}
-	return err
 }
 
 // inFolder calls f with a short path of an existing folder: the address of a Unix socket has at most 107 bytes.

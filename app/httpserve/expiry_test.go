@@ -38,34 +38,25 @@ func until(t *testing.T, n int) []byte {
 }
 
 func TestFirstCertificateAndLastAuthorityCount(t *testing.T) {
-	ends := make(httpserve.CertificateEnds)
-	ends.Pair(tls.Certificate{Certificate: [][]byte{until(t, 30), until(t, 20), []byte("no certificate")}})
-	ends.Pair(tls.Certificate{Certificate: [][]byte{until(t, 40)}})
+	registry := prometheus.NewPedanticRegistry()
+	ends := httpserve.NewCertificateEnds(registry, httpserve.ServerSide)
+	httpserve.NewCertificateEnds(registry, httpserve.ClientSide)
+	httpserve.NewCertificateEnds(nil, httpserve.ClientSide)
+	if n, err := testutil.GatherAndCount(registry); n != 0 || err != nil {
+		t.Errorf("%d series of no certificate, error %v", n, err)
+	}
 	var text []byte
 	for _, n := range []int{-10, 300, 100} {
 		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: until(t, n)})...)
 	}
-	ends.Authorities(text)
-	ends.Authorities([]byte("nothing"))
-	if len(ends) != 2 || !ends[httpserve.UsePresented].Equal(day(20)) || !ends[httpserve.UseAuthority].Equal(day(300)) {
-		t.Errorf("got %v, want a certificate until %v and an authority until %v", ends, day(20), day(300))
-	}
-}
-
-func TestSeriesFollowsWhatIsInUse(t *testing.T) {
-	registry := prometheus.NewPedanticRegistry()
-	ends := httpserve.CertificateEnds{}
-	httpserve.RegisterCertificateEnds(registry, httpserve.ServerSide, func() httpserve.CertificateEnds { return ends })
-	httpserve.RegisterCertificateEnds(registry, httpserve.ClientSide, nil)
-	httpserve.RegisterCertificateEnds(nil, httpserve.ClientSide, nil)
-	if n, err := testutil.GatherAndCount(registry); n != 0 || err != nil {
-		t.Errorf("%d series of no certificate, error %v", n, err)
-	}
-	ends[httpserve.UsePresented] = day(1)
-	want := fmt.Sprintf(`routesrv_certificate_expiry_timestamp_seconds{side="server",use="certificate"} %g`, float64(day(1).Unix()))
-	err := testutil.GatherAndCompare(registry, strings.NewReader(
+	ends.Show([]tls.Certificate{
+		{Certificate: [][]byte{until(t, 30), until(t, 20), []byte("no certificate")}}, {Certificate: [][]byte{until(t, 40)}},
+	}, append(text, "nothing"...))
+	err := testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(
 		"# HELP routesrv_certificate_expiry_timestamp_seconds When certificates expire, by side (server or client: the role of the process) and use: certificate (presented; the first) or authority (verifies the other side; the last).\n"+
-			"# TYPE routesrv_certificate_expiry_timestamp_seconds gauge\n"+want+"\n"))
+			"# TYPE routesrv_certificate_expiry_timestamp_seconds gauge\n"+
+			"routesrv_certificate_expiry_timestamp_seconds{side=\"server\",use=\"authority\"} %d\n"+
+			"routesrv_certificate_expiry_timestamp_seconds{side=\"server\",use=\"certificate\"} %d\n", day(300).Unix(), day(20).Unix())))
 	if err != nil {
 		t.Error(err)
 	}

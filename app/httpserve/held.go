@@ -1,7 +1,6 @@
 package httpserve
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -23,73 +22,41 @@ type Held struct {
 	Owner         shadowdiff.OwnerFunc // finds the objects of routes; nil where only tables are known
 }
 
-// notHeld is the answer while no table is held.
-const notHeld = "no table is held: see GET /status\n"
-
-// HeldPage shows operators the table that a guard holds back, with its differences from the served one. It changes nothing and
-// needs no authentication: the routes of a held table are as public as the served ones.
-//
-// The two tables are compared by their blocks, and only routes that differ are parsed: the first 5,000 of them, by id. The others
-// are counted. One request at a time compares. A request that waits for its turn or runs a comparison ends when its client goes
-// away. It is safe for concurrent use.
-type HeldPage struct {
-	held    func() (Held, bool)
-	command string
-	turn    Turns // of one
-}
-
-// NewHeldPage returns the handler for GET /guard/held: the difference between the served and the held table by owner, with the
-// reason, what the hold keeps, and the command that accepts the table in the pod, as text or JSON. The JSON form has the hold as in /status (hold), that command (accept) and the comparison (difference).
-// While no table is held, the answer is 404. held returns the held table, or false if there is none; it must be safe for
-// concurrent use. The parameter accept is the command without its arguments, such as "routesrv accept".
-func NewHeldPage(held func() (Held, bool), accept string) *HeldPage {
-	return &HeldPage{held: held, command: accept, turn: NewTurns(1)}
-}
-
-// ServeHTTP implements [http.Handler].
-func (h *HeldPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	held, view, err := h.compare(r.Context())
-	switch {
-	case r.Context().Err() != nil: // the client has left
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-	case view == nil:
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write([]byte(notHeld))
-	default:
-		accept := h.command + " " + held.State.Digest.String() + " --why REASON"
-		view.Notes = notes(held, "in the pod, with kubectl exec: "+accept)
-		WriteComparison(w, r, view, func(difference json.RawMessage) any {
-			return api.HeldTable{Hold: &held.State, Accept: accept, Difference: difference}
+// HeldPage returns the handler for GET /guard/held: the difference between the served and the held table, with the reason and the
+// command that accepts the table in the pod, as text or as JSON ([api.HeldTable]); 404 while no table is held. It needs no
+// authentication: the routes of a held table are as public as the served ones. held is called concurrently. accept is the command
+// without its arguments. One request at a time compares; it ends when its client goes away.
+func HeldPage(held func() (Held, bool), accept string) http.Handler {
+	turn := make(Turns, 1)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		done, ok := turn.Wait(r.Context(), 0)
+		if !ok {
+			return // the client has left
+		}
+		defer done()
+		h, ok := held()
+		if !ok {
+			w.Header().Set("Cache-Control", "no-store")
+			http.Error(w, "no table is held: see GET /status", http.StatusNotFound)
+			return
+		}
+		report, err := shadowdiff.Tables(r.Context(), h.Served, h.Table, maxCompared)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		served := shadowdiff.Side{Label: "served", Name: "nothing"}
+		if h.Served != nil {
+			served.Name, served.Revision = h.Served.Digest().String(), h.Served.Revision()
+		}
+		command := accept + " " + h.State.Digest.String() + " --why REASON"
+		WriteComparison(w, r, &shadowdiff.Comparison{
+			A: served, B: shadowdiff.Side{Label: "held", Name: h.Table.Digest().String(), Revision: h.Table.Revision()},
+			Report: report, Owner: h.Owner, Notes: notes(h, "in the pod, with kubectl exec: "+command),
+		}, func(difference json.RawMessage) any {
+			return api.HeldTable{Hold: &h.State, Accept: command, Difference: difference}
 		})
-	}
-}
-
-// compare waits for its turn and compares the held table with the served one. The view is nil if no table is held.
-func (h *HeldPage) compare(ctx context.Context) (Held, *shadowdiff.Comparison, error) {
-	done, ok := h.turn.Wait(ctx, 0)
-	if !ok {
-		return Held{}, nil, ctx.Err()
-	}
-	defer done()
-	held, ok := h.held()
-	if !ok {
-		return Held{}, nil, nil
-	}
-	report, err := shadowdiff.Tables(ctx, held.Served, held.Table, maxCompared)
-	if err != nil {
-		return Held{}, nil, err
-	}
-	served := shadowdiff.Side{Label: "served", Name: "nothing"}
-	if held.Served != nil {
-		served.Name, served.Revision = held.Served.Digest().String(), held.Served.Revision()
-	}
-	return held, &shadowdiff.Comparison{
-		A: served, B: shadowdiff.Side{Label: "held", Name: held.Table.Digest().String(), Revision: held.Table.Revision()},
-		Report: report, Owner: held.Owner,
-	}, nil
+	})
 }
 
 // maxNoted is how many kept objects the notes name.

@@ -138,7 +138,7 @@ func sample(t *testing.T) *holder {
 
 func TestHeldAsText(t *testing.T) {
 	g := sample(t)
-	w := get(httpserve.NewHeldPage(g.Held, "routesrv accept"), "")
+	w := get(httpserve.HeldPage(g.Held, "routesrv accept"), "")
 	got := strings.NewReplacer(g.held.Table.Digest().String(), "DIGEST", g.held.Served.Digest().String(), "SERVED").Replace(w.Body.String())
 	if diff := cmp.Diff(wantText, got); diff != "" || w.Code != http.StatusOK {
 		t.Errorf("%d (-want +got):\n%s", w.Code, diff)
@@ -154,7 +154,7 @@ func TestHeldAsText(t *testing.T) {
 
 func TestHeldAsJSON(t *testing.T) {
 	g := sample(t)
-	w := get(httpserve.NewHeldPage(g.Held, "routesrv accept"), "application/json")
+	w := get(httpserve.HeldPage(g.Held, "routesrv accept"), "application/json")
 	var got struct {
 		Hold struct {
 			Reason, Digest string
@@ -184,7 +184,7 @@ func TestHeldAsJSON(t *testing.T) {
 }
 
 func TestNothingIsHeld(t *testing.T) {
-	w := get(httpserve.NewHeldPage((&holder{}).Held, "routesrv accept"), "")
+	w := get(httpserve.HeldPage((&holder{}).Held, "routesrv accept"), "")
 	if w.Code != http.StatusNotFound || !strings.HasPrefix(w.Body.String(), "no table is held") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -193,7 +193,7 @@ func TestNothingIsHeld(t *testing.T) {
 func TestHeldBeforeAnyTableIsServed(t *testing.T) {
 	g := &holder{}
 	g.hold(t, nil, parse(t, 1, ""))
-	w := get(httpserve.NewHeldPage(g.Held, "routesrv accept"), "")
+	w := get(httpserve.HeldPage(g.Held, "routesrv accept"), "")
 	if !strings.Contains(w.Body.String(), "reason: empty\n") || !strings.Contains(w.Body.String(), "release: never by time, only by acceptance\n") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -202,7 +202,7 @@ func TestHeldBeforeAnyTableIsServed(t *testing.T) {
 // TestHeldIsOfNow: the next request sees a new state, another held table and the end of the hold.
 func TestHeldIsOfNow(t *testing.T) {
 	g := sample(t)
-	h := httpserve.NewHeldPage(g.Held, "routesrv accept")
+	h := httpserve.HeldPage(g.Held, "routesrv accept")
 	first := get(h, "").Body.String()
 	if again := get(h, "").Body.String(); again != first {
 		t.Errorf("the second answer is\n%s", again)
@@ -234,7 +234,7 @@ func TestLargeDifferenceIsBounded(t *testing.T) {
 	}
 	g := &holder{}
 	g.hold(t, served, parse(t, 2, "a: * -> <shunt>;"))
-	h := httpserve.NewHeldPage(g.Held, "routesrv accept")
+	h := httpserve.HeldPage(g.Held, "routesrv accept")
 	for accept, limit := range map[string]int{"text/plain": 2 << 20, "application/json": 8 << 20} {
 		w := get(h, accept)
 		if n := w.Body.Len(); n > limit {
@@ -259,7 +259,7 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := sample(t)
 		g.waiting = make(chan struct{})
-		h := httpserve.NewHeldPage(g.Held, "routesrv accept")
+		h := httpserve.HeldPage(g.Held, "routesrv accept")
 		first := make(chan *httptest.ResponseRecorder, 1)
 		go func() { first <- get(h, "") }()
 		synctest.Wait() // it has the turn

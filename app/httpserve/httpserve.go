@@ -47,37 +47,25 @@ type ErrorLog struct {
 	kinds *prometheus.CounterVec
 }
 
-// errorKinds classifies the texts of net/http; the first match counts.
-var errorKinds = []struct {
-	part, kind string
-	level      slog.Level
-}{
-	{"panic serving", "panic", slog.LevelError},
-	{"Accept error", "accept", slog.LevelWarn},
-	{"TLS handshake error", "handshake", slog.LevelDebug},
-	{"", "other", slog.LevelDebug},
-}
-
 // NewErrorLog returns an error log and registers its counter.
 func NewErrorLog(log *slog.Logger, reg prometheus.Registerer) *ErrorLog {
-	var kinds []string
-	for _, k := range errorKinds {
-		kinds = append(kinds, k.kind)
-	}
 	return &ErrorLog{log: log, kinds: series.In(reg).Counters("routesrv_http_server_errors_total",
-		"Errors of net/http: panic (of a handler), accept, handshake (TLS) or other.", "kind", kinds...)}
+		"Errors of net/http: panic (of a handler), accept, handshake (TLS) or other.", "kind", "panic", "accept", "handshake", "other")}
 }
 
 // Write implements [io.Writer] for a log.Logger, which calls it once for each message.
 func (e *ErrorLog) Write(p []byte) (int, error) {
-	text := strings.TrimSpace(string(p))
-	for _, k := range errorKinds {
-		if strings.Contains(text, k.part) {
-			e.kinds.WithLabelValues(k.kind).Inc()
-			e.log.Log(context.Background(), k.level, "http server", "kind", k.kind, "error", text)
-			break
-		}
+	text, kind, level := strings.TrimSpace(string(p)), "other", slog.LevelDebug
+	switch {
+	case strings.Contains(text, "panic serving"):
+		kind, level = "panic", slog.LevelError
+	case strings.Contains(text, "Accept error"):
+		kind, level = "accept", slog.LevelWarn
+	case strings.Contains(text, "TLS handshake error"):
+		kind = "handshake"
 	}
+	e.kinds.WithLabelValues(kind).Inc()
+	e.log.Log(context.Background(), level, "http server", "kind", kind, "error", text)
 	return len(p), nil
 }
 

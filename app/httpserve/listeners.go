@@ -107,12 +107,12 @@ func NewListeners(cfg ListenersConfig) (*Listeners, error) {
 	return l, nil
 }
 
-// Run opens the listeners, runs work, and serves until ctx ends or the main listener fails. Then it shuts everything down in
-// order. It returns an error if the main listener cannot be opened or fails. If ctx has already ended, it opens nothing.
+// Run opens the listeners, runs work, and serves until ctx ends or the main listener fails. It returns an error if the main
+// listener cannot be opened or fails. If ctx has already ended, it opens nothing.
 //
 // The order of the shutdown: all listeners keep serving for the time of Drain, so that load balancers notice. Then the main
-// listener closes, and requests have until the deadline to end. Then the others close; until then they have shown the shutdown.
-// Last, the context of work ends, so that tables stay fresh until the end.
+// listener closes, and requests have until the deadline to end. Then the others close, and last, the context of work ends, so
+// that tables stay fresh until the end.
 func (l *Listeners) Run(ctx context.Context, work func(context.Context)) (err error) {
 	if ctx.Err() != nil {
 		return nil

@@ -32,8 +32,7 @@ func (f *Flags) readFile(read func(string) ([]byte, error)) {
 	f.readYAML(printable(from.value), content)
 }
 
-// readYAML reads settings from the text of the file, which must be one mapping. It uses nodes instead of decoded values, because they
-// have line numbers and the text as written: as a TLS version, 1.20 is not 1.2.
+// readYAML reads the mapping of the file. Nodes have line numbers and the text as written: as a TLS version, 1.20 is not 1.2.
 func (f *Flags) readYAML(file string, content []byte) {
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	var root map[string]yaml.Node

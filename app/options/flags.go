@@ -351,14 +351,11 @@ func normalize(cmd *cobra.Command, args []string) (out []string, named *cobra.Co
 // settingsHelp describes the forms and places of settings.
 const settingsHelp = `A value comes from the command line, else from the environment (ROUTESRV_FLAG_ and the name in
 capitals, as in ROUTESRV_FLAG_SOURCE_POLL_TIMEOUT=3000; a repeatable flag takes one value per line),
-else from the file of -config-file, else it is the default; repeatable flags of Skipper, and
-settings, add up. Write -name=value or -name value, with one dash or two, and a switch (bool) as
--name or -name=false. Other flags of Skipper are accepted, with a warning that says why they have no
-effect.
+else from the file of -config-file; repeatable flags of Skipper, and settings, add up. Other flags
+of Skipper are accepted, with a warning that says why they have no effect.
 
-Also read: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT (with -kubernetes-in-cluster);
-HTTPS_PROXY, HTTP_PROXY and NO_PROXY (without it); SSL_CERT_FILE and SSL_CERT_DIR; GOGC, GOMEMLIMIT
-and GOMAXPROCS. KUBECONFIG is not read: name the file with --kubeconfig.
+Also read: KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT, HTTPS_PROXY, HTTP_PROXY, NO_PROXY,
+SSL_CERT_FILE, SSL_CERT_DIR, GOGC, GOMEMLIMIT and GOMAXPROCS; not KUBECONFIG.
 `
 
 // commandHelp describes the variables of commands that query servers.

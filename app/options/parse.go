@@ -75,8 +75,7 @@ func parseFilters(s string) ([]*eskip.Filter, error) {
 	return fs, nil
 }
 
-// parseProxyFilters parses filters for routes. A filter that no proxy survives would make every route unpublishable, so such a
-// setting is rejected at startup, while the old instances still serve.
+// parseProxyFilters parses filters for routes. It rejects those that no proxy survives: every route would be unpublishable.
 func parseProxyFilters(s string) ([]*eskip.Filter, error) {
 	fs, err := parseFilters(s)
 	if err != nil {

@@ -35,15 +35,13 @@ type setting struct {
 	where  string // as in Error
 }
 
-// Resolve applies the settings of all places to the values of the flags, after the command line was parsed, and checks them. args are
-// the positional arguments. It joins an [*Error] for each mistake, or returns [ErrChecked].
+// Resolve applies and checks the settings of all places after the command line was parsed. args are the positional arguments.
 func (f *Flags) Resolve(args []string, env Env) error {
 	f.environ, f.args = env.Environ, args
 	f.environment()
 	f.readFile(env.ReadFile)
 	f.apply()
-	// Check combinations only if each value is valid: on top of an invalid value, a check would report a follow-up error that helps
-	// no operator.
+	// On top of an invalid value, a check of combinations would report a follow-up error that helps no operator.
 	if len(f.errs) == 0 {
 		for _, check := range f.checks {
 			check()
@@ -126,8 +124,7 @@ func (f *Flags) ignore(s setting, again bool) {
 	}
 }
 
-// EnvPrefix is the prefix of variables that are settings. It is longer than the name of the program because Kubernetes gives
-// every pod variables for each Service of its namespace: a Service called "routesrv" creates ROUTESRV_PORT and others.
+// EnvPrefix is the prefix of variables that are settings. A Service called "routesrv" gives pods ROUTESRV_PORT and others.
 const EnvPrefix = "ROUTESRV_FLAG_"
 
 // EnvName returns the variable for a setting.
@@ -135,12 +132,10 @@ func EnvName(flag string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// serviceLink matches what follows the prefix in the variables that Kubernetes creates for a Service whose name begins with
-// "routesrv-flag". A flag of the same name takes precedence.
+// serviceLink matches what follows the prefix in the variables of a Service whose name begins with "routesrv-flag".
 var serviceLink = regexp.MustCompile(`^(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// environment reads the variables that are settings, or flags of a command that queries servers: ROUTESRV_NAMESPACE. For a repeatable
-// flag, each line of the value is one setting.
+// environment reads the variables that are settings, or flags of a command. For a repeatable flag, each line is one setting.
 func (f *Flags) environment() {
 	names := make(map[string]*Flag)
 	queries := false // servers; such a command may run in the pod of a program whose settings are in the environment

@@ -22,8 +22,7 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// Defaults of the listeners. With manifests and without explicit addresses, the server binds only the loopback interface: that is
-// a trial on a developer's machine, and other machines should not see it.
+// Defaults of the listeners. With manifests the server binds the loopback interface: that is a trial on a developer's machine.
 const (
 	LoopbackAddress        = "127.0.0.1:9090"
 	LoopbackSupportAddress = "127.0.0.1:9911"
@@ -43,8 +42,7 @@ type RouteServer struct {
 	// Events turns on writing problems as Kubernetes Events. It is false without a Kubernetes API to write to.
 	Events  bool
 	Profile Profile
-	// Against and Output belong to routesrv compile: the support listener of the route server that reports which requests the
-	// manifests would take from others, instead of printing the table, and the form of its answer.
+	// Against and Output belong to routesrv compile: the support listener to ask instead of printing the table, and the form.
 	Against, Output string
 }
 
@@ -128,18 +126,13 @@ func (f *Flags) requireSource(c *RouteServer, files, relay string) {
 // checkRelay reports contradictions as errors, and warns about flags without effect.
 func (f *Flags) checkRelay(c *RouteServer) {
 	if len(c.Server.Upstream.URLs) == 0 {
-		f.noEffect("has no effect without --upstream", "update-mode")
 		if len(c.Peers) == 0 {
-			f.noEffect("has no effect without --upstream or --peers", "upstream-tls")
+			f.noEffect("has no effect without --upstream or --peers", "update-mode", "upstream-tls")
 		}
 		return
 	}
-	const both = "the table is compiled here or comes from another route server, not both"
-	switch {
-	case c.Source.Kubernetes:
-		f.failf("upstream", "cannot be combined with -kubernetes: "+both)
-	case len(c.Source.Manifests) > 0:
-		f.failf("upstream", "cannot be combined with --manifests: "+both)
+	if !c.Source.none() {
+		f.failf("upstream", "cannot be combined with -kubernetes and --manifests: the table is compiled here or comes from another route server")
 	}
 	for _, one := range f.all {
 		if one.group.objects && one.Name != "kubernetes" && one.Name != "manifests" && f.changed(one.Name) {
@@ -244,12 +237,6 @@ func (f *Flags) listen(c *RouteServer) {
 		if len(c.Source.Manifests) > 0 && !f.Given("wait-for-healthcheck-interval") {
 			s.WaitForHealthcheckInterval = 0
 		}
-		switch _, port, err := net.SplitHostPort(s.Address); {
-		case s.SupportAddress == "":
-			f.warn("support-listener", "is empty: there are no metrics and no status")
-		case err == nil && port != "0" && s.Address == s.SupportAddress:
-			f.failf("support-listener", "%s is also -address: must be another port", clip(s.SupportAddress))
-		}
 	})
 }
 
@@ -271,13 +258,6 @@ func (f *Flags) checkTLS(c *httpserve.TLSConfig) {
 	requested := "enable-tls"
 	if c.RequireClientCert {
 		requested, c.Enable = "enable-mtls", true
-	}
-	for name, files := range map[string][]string{"tls-cert": c.CertFiles, "tls-key": c.KeyFiles, "mtls-authn-ca": c.CAFiles} {
-		for i, file := range files {
-			if strings.TrimSpace(file) == "" {
-				f.failf(name, "element %d is empty: must be names of files, separated by commas", i+1)
-			}
-		}
 	}
 	switch {
 	case len(c.CertFiles) != len(c.KeyFiles):
@@ -320,12 +300,6 @@ func (f *Flags) shards(s *server.Shard, store string) {
 	f.Add("-"+prefix+"namespace", Text("NAME", &s.Namespace, ""), "Namespace of the service with the addresses under /swarm/"+store+"/shards.")
 	f.Add("-"+prefix+"name", Text("NAME", &s.Name, ""), "Name of that service.")
 	f.Add("-"+prefix+"port", Number(&s.Port, 6379, 1, 65535), "Port of its addresses.")
-	f.Check(func() {
-		if s.Namespace == "" || s.Name == "" {
-			f.noEffect("has no effect without -"+prefix+"name", prefix+"namespace")
-			f.noEffect("has no effect without -"+prefix+"namespace", prefix+"name")
-		}
-	})
 }
 
 // log declares the flags of the log.
@@ -398,8 +372,7 @@ func peersURL(s, scheme string) (string, error) {
 	return plain.String(), nil
 }
 
-// CompileFlags declares the flags of the command that prints a table. Its positional arguments are manifests, like the values of
-// --manifests, and replace a cluster that other settings name.
+// CompileFlags declares the flags of the command that prints a table, whose positional arguments are manifests.
 func CompileFlags(cmd *cobra.Command, c *RouteServer) *Flags {
 	f := New(cmd)
 	f.CommandGroup("Against a cluster")
@@ -424,8 +397,7 @@ func CompileFlags(cmd *cobra.Command, c *RouteServer) *Flags {
 	return f
 }
 
-// WebhookFlags declares the flags of the webhook: the route server's. It always serves TLS, so the settings must name a
-// certificate.
+// WebhookFlags declares the flags of the webhook: the route server's, with a certificate.
 func WebhookFlags(cmd *cobra.Command, c *RouteServer) *Flags {
 	f := New(cmd)
 	f.Check(func() { // before the settings are checked

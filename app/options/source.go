@@ -95,12 +95,8 @@ func (f *Flags) checkSource(s *Source) {
 		f.failf("manifests", "cannot be combined with -kubernetes: read the objects from files or from an API, not from both")
 	case files:
 		f.noEffect("has no effect with --manifests", apiFlags...)
-	case s.Kubeconfig != "" && s.InCluster:
-		f.failf("kubeconfig", "cannot be combined with -kubernetes-in-cluster: both set the API address")
-	case s.Kubeconfig != "" && s.URL != "":
-		f.failf("kubeconfig", "cannot be combined with -kubernetes-url: both set the API address")
-	case s.Kubeconfig != "" && s.TokenFile != "":
-		f.failf("kubeconfig", "cannot be combined with -kubernetes-token-file: the kubeconfig has its own credentials")
+	case s.Kubeconfig != "" && (s.InCluster || s.URL != "" || s.TokenFile != ""):
+		f.failf("kubeconfig", "cannot be combined with -kubernetes-in-cluster, -kubernetes-url and -kubernetes-token-file: it has all of them")
 	case s.InCluster:
 		f.noEffect("has no effect with -kubernetes-in-cluster", "kubernetes-url", "kubernetes-token-file")
 	case s.Kubernetes && s.Kubeconfig == "" && s.URL == "" && f.lookup("KUBECONFIG") != "":
@@ -138,8 +134,7 @@ func (f *Flags) polling(s *Source, interval, maxBackoff *time.Duration, fetch *d
 	f.Check(func() { *maxBackoff = max(*maxBackoff, *interval) })
 }
 
-// TLSFiles configure which route servers to trust, and the certificate of this client. The zero value trusts the system's
-// authorities and presents no certificate.
+// TLSFiles configure which route servers to trust, and the certificate of this client. The zero value means the system's, and none.
 type TLSFiles struct {
 	CA        string // authorities, PEM, instead of the system's
 	Cert, Key string // of the client; set both or neither

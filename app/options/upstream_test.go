@@ -56,7 +56,7 @@ func TestWhatHasNoEffectInARelayIsSaid(t *testing.T) {
 	}
 	_, got = parse(t, options.Env{}, "--update-mode=poll")
 	slices.Sort(got)
-	want = []string{"--update-mode: has no effect without --upstream"}
+	want = []string{"--update-mode: has no effect without --upstream or --peers"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}

@@ -13,8 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Value says how a flag is read. Every flag is made of the constructors below, so that a duration or a size has the same form
-// everywhere.
+// Value says how a flag is read. Every flag is made of the constructors below.
 type Value struct {
 	kind     string // for help, such as HOST:PORT; "bool" for a switch
 	def      string // the default, as it would be typed

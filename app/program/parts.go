@@ -46,8 +46,7 @@ func NewLogger(cfg options.Log, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// NewSource returns the source for the configuration, and one word for the origin of its objects. It reads standard input if a
-// manifest path is "-". The error names the flag or the file that cannot be used.
+// NewSource returns the source for the configuration, and one word for the origin of its objects.
 func NewSource(cfg options.Source, stdin io.Reader, log *slog.Logger, reg prometheus.Registerer) (source poller.Source, origin string, err error) {
 	if cfg.DefaultFiltersDir != "" {
 		cfg.Filters = manifests.NewFilterFolder(cfg.DefaultFiltersDir, log).Add
@@ -92,18 +91,19 @@ type transport struct {
 	*httpserve.Reloaded[*http.Transport]
 }
 
-// NewTransport returns the transport for a dataplane.Client. It reads the files now, which can fail, and reloads them when they
-// change. If the new content cannot be read, the previous content stays in use. It ignores environment variables for proxies.
+// NewTransport returns the transport for a dataplane.Client. It reads the files now, and again when they change; if that fails, the
+// previous content stays in use. It ignores environment variables for proxies.
 //
-// It connects to address, HOST:PORT, for one of several addresses of a name, and verifies the certificate for the host in the URL of each
-// request. An empty address means the address in the URL. It registers the series of expiry times with reg, unless reg is nil.
+// It connects to address, HOST:PORT, instead of the one in the URL, unless it is empty, and verifies the certificate for the host in the
+// URL. It registers the series of expiry times with reg, unless reg is nil.
 func NewTransport(address string, files options.TLSFiles, log *slog.Logger, reg prometheus.Registerer) (http.RoundTripper, error) {
 	if (files.Cert == "") != (files.Key == "") {
 		return nil, errors.New("client certificate: set both the certificate and its key")
 	}
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
+	ends := httpserve.NewCertificateEnds(reg, httpserve.ClientSide)
 	var before *http.Transport
-	r, err := httpserve.NewReloaded([]string{files.CA, files.Cert, files.Key}, log, func(ends httpserve.CertificateEnds) (*http.Transport, error) {
+	r, err := httpserve.NewReloaded([]string{files.CA, files.Cert, files.Key}, log, func() (*http.Transport, error) {
 		config, err := clientTLS(files, ends)
 		if err != nil {
 			return nil, err
@@ -122,7 +122,6 @@ func NewTransport(address string, files options.TLSFiles, log *slog.Logger, reg 
 	if err != nil {
 		return nil, err
 	}
-	httpserve.RegisterCertificateEnds(reg, httpserve.ClientSide, r.Ends)
 	return &transport{r}, nil
 }
 
@@ -135,18 +134,18 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 func (t *transport) CloseIdleConnections() { t.Current().CloseIdleConnections() }
 
 // clientTLS reads the files.
-func clientTLS(files options.TLSFiles, ends httpserve.CertificateEnds) (*tls.Config, error) {
+func clientTLS(files options.TLSFiles, ends *httpserve.CertificateEnds) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	var authorities []byte
 	if files.CA != "" {
-		pem, err := durable.ReadFile(files.CA, durable.MaxTLSFile)
-		if err != nil {
+		var err error
+		if authorities, err = durable.ReadFile(files.CA, durable.MaxTLSFile); err != nil {
 			return nil, fmt.Errorf("read authorities: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
+		if !config.RootCAs.AppendCertsFromPEM(authorities) {
 			return nil, fmt.Errorf("read authorities %q: the file has no certificate", files.CA)
 		}
-		ends.Authorities(pem)
 	}
 	if files.Cert != "" {
 		pair, err := durable.ReadKeyPair(files.Cert, files.Key)
@@ -154,8 +153,8 @@ func clientTLS(files options.TLSFiles, ends httpserve.CertificateEnds) (*tls.Con
 			return nil, fmt.Errorf("read client certificate %q and key %q: %w", files.Cert, files.Key, err)
 		}
 		config.Certificates = []tls.Certificate{pair}
-		ends.Pair(pair)
 	}
+	ends.Show(config.Certificates, authorities)
 	return config, nil
 }
 

@@ -1,8 +1,8 @@
-// Package program has what the main packages share: streams, signals and exit statuses, the execution of commands and services, and the
-// parts that several programs build from their options: logger, source, transport.
+// Package program has what the main packages share: streams, signals, exit statuses, and parts that they build from their options.
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +17,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	// The container image has no files except the programs, so the programs contain the authorities of the public web. They apply
-	// only where the system has none.
+	// The container image has no other authorities of the public web.
 	_ "golang.org/x/crypto/x509roots/fallback"
 	"golang.org/x/term"
 
@@ -44,8 +43,7 @@ type Stdio struct {
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// Main runs a program with the arguments and environment of its process, and exits with the returned status. The first SIGTERM or
-// interrupt ends the context. The second one ends the process at once, without draining.
+// Main runs a program and exits with its status. The first SIGTERM or interrupt ends the context, the second one the process.
 func Main(run func(ctx context.Context, args, environ []string, std Stdio) (status int)) {
 	setGCPercent()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -64,16 +62,15 @@ type Status int
 // Error implements error.
 func (s Status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// StatusError returns the error for an exit status, nil for [ExitOK].
-func StatusError(status int) error {
-	if status == ExitOK {
-		return nil
+// StatusError returns the error of a command, or else that for an exit status, nil for [ExitOK].
+func StatusError(status int, err error) error {
+	if err == nil && status != ExitOK {
+		return Status(status)
 	}
-	return Status(status)
+	return err
 }
 
-// Execute runs the command that the arguments name, and returns the exit status. An error that is no Status is printed. The tree of commands
-// gets a command that prints the version.
+// Execute runs the command that the arguments name, prints an error that is no Status, and returns the exit status.
 func Execute(ctx context.Context, root *cobra.Command, version string, args []string, std Stdio) int {
 	root.Version = VersionName(version)
 	text := fmt.Sprintf("%s %s %s %s/%s\n", root.Name(), root.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
@@ -138,9 +135,8 @@ type Service interface {
 	Reload()
 }
 
-// Serve returns the function of a command that serves until the context ends. stateDir is the folder that no other process may use, or
-// "". build makes the service with its logger, once the flags are resolved. A SIGHUP reloads the service; unhandled, it would end the
-// process without draining.
+// Serve returns the function of a command that serves until the context ends. No other process may use the folder stateDir, unless it is
+// empty. build makes the service once the flags are resolved. A SIGHUP reloads the service.
 func Serve(f *options.Flags, env options.Env, logging *options.Log, stateDir *string, build func(*slog.Logger) (Service, error),
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
@@ -186,9 +182,8 @@ func Serve(f *options.Flags, env options.Env, logging *options.Log, stateDir *st
 	}
 }
 
-// gcPercent trades a little CPU time for memory: nearly all of the heap is the table and, in a program that computes one, the
-// objects. They are long-lived, and the default would allow as much garbage again. A table that is being received must not take
-// twice its size because of uncollected garbage. docs/internals/performance.md compares values.
+// gcPercent trades a little CPU time for memory: nearly all of the heap is long-lived, and the default would allow as much garbage again.
+// docs/internals/performance.md compares values.
 const gcPercent = 30
 
 // setGCPercent sets gcPercent unless GOGC is set.
@@ -204,22 +199,10 @@ func Env(environ []string) options.Env {
 	return options.Env{Environ: environ, ReadFile: func(name string) ([]byte, error) { return durable.ReadFile(name, largest) }}
 }
 
-// VersionName returns the release, which the linker sets, or else what the build information says about the sources.
+// VersionName returns the release, which the linker sets, or else the version in the build information.
 func VersionName(linked string) string {
-	if linked != "" {
-		return linked
+	if info, ok := debug.ReadBuildInfo(); linked == "" && ok {
+		linked = info.Main.Version
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return "devel-" + s.Value[:min(12, len(s.Value))]
-		}
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	return "devel"
+	return cmp.Or(linked, "devel")
 }

@@ -74,8 +74,7 @@ func askCluster[T any](ctx context.Context, c Cluster, question func(context.Con
 	return r
 }
 
-// Bounded returns when ctx has ended, even if f does not return: a context cannot stop a credential plugin, or a connection that
-// was accepted and then ignored.
+// Bounded returns when ctx has ended, even if f does not: a context cannot stop a credential plugin.
 func Bounded[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T

@@ -1,8 +1,5 @@
 // Package query asks the replicas of route servers, wherever they are: behind URLs ([URLs]), in the same pod ([Socket]), or in clusters
 // (package forward).
-//
-// [Ask] asks clusters concurrently, each with its own time limit: one that does not answer is named in its [Reply], and delays the others
-// no longer than that limit.
 package query
 
 import (
@@ -38,8 +35,7 @@ type Replica struct {
 	// Host is the name of its main listener, to which Dial connects; Dial is nil if only the support listener is known.
 	Host string
 	Dial func(ctx context.Context, network, host string) (net.Conn, error)
-	// Post sends a command to the control socket of the replica, and returns its JSON answer; by is replaced where the API server knows the user better.
-	// It is nil where only listeners are known.
+	// Post sends a command to the control socket, and returns its JSON answer; nil where only listeners are known.
 	Post func(ctx context.Context, path string, form url.Values) ([]byte, error)
 }
 
@@ -105,8 +101,7 @@ func Transport(files options.TLSFiles) (*http.Transport, error) {
 	return t, err
 }
 
-// Socket is the place of the process in the same pod: its control socket, which answers what the support listener answers, and
-// accepts held tables.
+// Socket is the place of the process in the same pod: its control socket, which also accepts commands.
 type Socket struct {
 	// Folder is the usual state folder of the process.
 	Folder string

@@ -82,7 +82,7 @@ func newCanary(s *Server) (*canary, error) {
 		Logger: s.cfg.Logger.With("table", "canary"), Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams,
 		Saw: func(seen etagcache.Seen) { s.clients.Saw(seen, true) },
 		Published: func(order uint64, t *table.Table, _ bool) {
-			s.clients.CanaryPublished(order, nameOf(t))
+			s.clients.Published(order, nameOf(t), true)
 		},
 	})
 	return c, err

@@ -40,7 +40,7 @@ func (s *Server) newClients() {
 			Name: name, Relay: s.cfg.Source == nil, Metrics: fleet.NewMetrics(s.registry),
 			Order: func(d table.Digest) uint64 { return s.cache.Order(d) }, CanaryOrder: func(d table.Digest) uint64 { return s.canary.cache.Order(d) },
 		}),
-		name: name, peers: s.cfg.PeerClients, locals: &questions{httpserve.NewTurns(maxQuestions), s.questions.duration},
+		name: name, peers: s.cfg.PeerClients, locals: &questions{make(httpserve.Turns, maxQuestions), s.questions.duration},
 	}
 }
 

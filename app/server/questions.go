@@ -38,7 +38,7 @@ type questions struct {
 }
 
 func newQuestions(reg prometheus.Registerer) *questions {
-	return &questions{turns: httpserve.NewTurns(maxQuestions), duration: series.In(reg).Histograms("routesrv_query_duration_seconds",
+	return &questions{turns: make(httpserve.Turns, maxQuestions), duration: series.In(reg).Histograms("routesrv_query_duration_seconds",
 		"Time to answer /explain, /match and /takeovers.", "path", []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5})}
 }
 

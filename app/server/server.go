@@ -211,7 +211,7 @@ func (s *Server) newTables() error {
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
 		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, Saw: func(seen etagcache.Seen) { s.clients.Saw(seen, false) },
 		Published: func(order uint64, t *table.Table, _ bool) {
-			s.clients.Published(order, nameOf(t))
+			s.clients.Published(order, nameOf(t), false)
 			if s.reviews != nil {
 				s.reviews.takeovers.published()
 				s.history.published()

@@ -31,7 +31,7 @@ const acceptCommand = "routesrv accept"
 func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry})
 	get := []string{http.MethodGet, http.MethodHead}
-	held := httpserve.NewHeldPage(s.held, acceptCommand)
+	held := httpserve.HeldPage(s.held, acceptCommand)
 	all := append(httpserve.Probes(http.HandlerFunc(s.health)), []httpserve.Endpoint{
 		{Path: "/health", Handler: http.HandlerFunc(s.health),
 			Does: "as on the main listener, without a client certificate"},

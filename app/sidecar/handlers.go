@@ -57,7 +57,7 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 			httpserve.WriteComparison(w, r, s.controller.shadowView(), nil)
 		}),
 			Does: "the comparison of mode Pre, as text or JSON"},
-		{Path: "/guard/held", Methods: get, Handler: httpserve.NewHeldPage(s.controller.held, acceptCommand),
+		{Path: "/guard/held", Methods: get, Handler: httpserve.HeldPage(s.controller.held, acceptCommand),
 			Does: "how the held table differs from the one that it was compared with: as above"},
 	}
 	if s.cfg.EnableProfile {

@@ -21,10 +21,9 @@ const (
 	metricsTimeout = 2 * time.Second
 )
 
-// metricsReader reads the metrics of one Skipper, in the format of Prometheus. It must not be used concurrently.
-//
-// A proxy of a large cluster has series for each route, host and method, of many megabytes, so it asks only for the families that
-// it uses (name[]=), and skips the others in the answer of a proxy that ignores this.
+// metricsReader reads the metrics of one Skipper, in the format of Prometheus. It must not be used concurrently. A proxy of a
+// large cluster has many megabytes of them, so it asks for a few families only (name[]=), and skips the others where that is
+// ignored.
 type metricsReader struct {
 	url     string
 	client  *http.Client

@@ -229,9 +229,9 @@ func (c *controller) remoteAnswered(p *remoteProducer, t *table.Table, r table.R
 	})
 }
 
-// decided converts an answer of a route server for the cache. The client has verified and ordered its tables, so a table that the
-// proxy names is not newer unless its revision is higher. A proxy that names a higher revision may know more than a restarted
-// client and the server that it asked: then that server is asked about the table.
+// decided converts an answer of a route server for the cache: the client has ordered its tables, so one that the proxy names is
+// newer only if its revision is higher. Then the proxy may know more than a restarted client, and the server is asked about the
+// table.
 func decided(r table.Read) table.Read {
 	r.Oldest, r.Consistent, r.Stale = r.Newest, false, false
 	return r

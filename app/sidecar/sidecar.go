@@ -73,28 +73,25 @@ type Config struct {
 	Fallback rollout.FallbackConfig
 
 	// Settings of the poller: see poller.Config and rules.Options. A nil Source means that no table can be computed.
-	Source     poller.Source
-	Compile    rules.Options
-	Guard      guard.Config // for both producers, and for switches between them
-	Interval   time.Duration
-	MaxBackoff time.Duration
+	Source               poller.Source
+	Compile              rules.Options
+	Guard                guard.Config // for both producers, and for switches between them
+	Interval, MaxBackoff time.Duration
 
 	// Fetch configures the client; without URLs no table can be fetched. The sidecar sets StateDir, Sink, Guard, Logger and
 	// Metrics. Zone and ZoneFile also apply to the computed table.
 	Fetch dataplane.Config
 
-	// Address is the listener for the proxy, host:port; empty means [DefaultAddress]. SupportAddress is the listener for
-	// operators, probes and metrics; empty turns it off.
-	Address        string
-	SupportAddress string
+	// Address is the listener for the proxy, by default [DefaultAddress], and SupportAddress the one for operators, probes and
+	// metrics; empty turns it off.
+	Address, SupportAddress string
 	// Listen opens the listeners; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
 	// FreshLimit is the age of the source's last read from which /fresh answers 503. Default [DefaultFreshLimit].
 	FreshLimit time.Duration
 	// Drain is how long to keep serving after Run was told to end: the proxy may need the sidecar as long as it serves itself.
 	// ShutdownTimeout is how long requests then have to end, by default [DefaultShutdownTimeout].
-	Drain           time.Duration
-	ShutdownTimeout time.Duration
+	Drain, ShutdownTimeout time.Duration
 
 	// StateDir is the folder for the last-known-good file and the control socket; empty keeps neither.
 	StateDir string

@@ -204,15 +204,9 @@ func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 
 // metrics are the series of the controller.
 type metrics struct {
-	mode      *prometheus.GaugeVec
-	origin    *prometheus.GaugeVec
-	ready     prometheus.Gauge
-	refused   prometheus.Gauge
-	held      prometheus.Gauge
-	computing prometheus.Gauge
-	badMode   prometheus.Gauge
-	suspect   prometheus.Gauge
-	deaths    prometheus.Counter
+	mode, origin                                      *prometheus.GaugeVec
+	ready, refused, held, computing, badMode, suspect prometheus.Gauge
+	deaths                                            prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {

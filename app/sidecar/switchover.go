@@ -87,9 +87,8 @@ func (c *controller) accept(a publish.Acceptance) (*table.Table, error) {
 // maxModeFile limits the size of the file, which may name nodes.
 const maxModeFile = 64 << 10
 
-// modeFile is a file with a mode as its content. Its few bytes are read each time, because the files of a mounted ConfigMap
-// change when a symbolic link two folders up is moved, which does not reliably change the file's time or size. It is owned by the
-// controller.
+// modeFile is a file with a mode, owned by the controller. It is read each time: a mounted ConfigMap changes by a symbolic link
+// two folders up, which does not reliably change the file's time or size.
 type modeFile struct {
 	path string
 	log  *slog.Logger

@@ -9,9 +9,8 @@ import (
 )
 
 const (
-	// watchEvery is the time between two readings of the proxy's metrics, and watchSoon the least time between a reading and one
-	// that a request for the table causes. A reading that takes long makes both longer: readings take at most one part in watchShare
-	// of the time.
+	// watchEvery is the time between two readings, and watchSoon the least time between a reading and one that a request for the
+	// table causes. Readings take at most one part in watchShare of the time.
 	watchEvery = time.Second
 	watchSoon  = 50 * time.Millisecond
 	watchShare = 10

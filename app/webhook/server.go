@@ -96,7 +96,7 @@ func Endpoints(j *Judge, reg *prometheus.Registry, log *slog.Logger, m *Metrics)
 		{
 			Listener: httpserve.MainListener, Path: "/validate", Methods: []string{http.MethodPost}, MaxBody: maxReview,
 			Does:    "a review of an Ingress or a RouteGroup, for API servers (`admission.k8s.io/v1`)",
-			Handler: &handler{judge: j, log: log, metrics: m, turns: httpserve.NewTurns(maxReviews)},
+			Handler: &handler{judge: j, log: log, metrics: m, turns: make(httpserve.Turns, maxReviews)},
 		},
 		{
 			Listener: httpserve.SupportListener, Path: "/health", Methods: get,

@@ -1,13 +1,6 @@
-// Command dataplane-client runs beside an ingress proxy and serves it a routing table. The mode, which can change at run time,
-// decides which table: either the table of the route servers, fetched, verified and kept, or one that the client computes itself.
-//
-//	dataplane-client [flags]   serve
-//	dataplane-client get|held|accept
-//	                           query the process that runs in the same pod
-//	dataplane-client version   print the version
-//
-// SIGHUP reads the mode file at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if
-// it failed later.
+// Command dataplane-client runs beside an ingress proxy and serves it a routing table: that of the route servers, fetched, verified and
+// kept, or one that it computes itself. SIGHUP reads the mode file at once. The exit status is 0 after a normal end, 2 if the program
+// could not start, and 1 if it failed later.
 package main
 
 import (

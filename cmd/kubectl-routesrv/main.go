@@ -1,10 +1,5 @@
-// Command kubectl-routesrv is a kubectl plugin that queries the route servers of one or more clusters: what they serve, which clients
-// hold it, which objects have problems, and what the guard holds back. It finds the pods by their labels and opens port-forwards
-// itself.
-//
-//	kubectl routesrv COMMAND [flags] [arguments]
-//
-// docs/debug/commands.md is the guide. The exit status is 0 if all is well, 1 if something is wrong, and 2 if a server did not answer.
+// Command kubectl-routesrv is a kubectl plugin that queries the route servers of one or more clusters. It finds the pods by their labels
+// and opens port-forwards itself. docs/debug/commands.md is the guide.
 package main
 
 import (

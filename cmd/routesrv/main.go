@@ -1,16 +1,9 @@
 // Command routesrv is a route server for fleets of ingress proxies: it reads Ingresses and RouteGroups once, compiles them into
 // one eskip routing table, and serves that table to all proxies with ETag and 304.
 //
-//	routesrv [flags]                 serve
-//	routesrv compile [flags] PATH... print the table of manifests
-//	routesrv webhook [flags]         check an Ingress or a RouteGroup before the API server stores it
-//	routesrv COMMAND [flags] ...         query running route servers, or tables and manifests
-//	routesrv completion SHELL        print the completion script of a shell
-//	routesrv version                 print the version
-//
 // A first argument "routesrv" is skipped, also after --check-config, because manifests for Skipper's image pass the program name
-// there. SIGHUP reads the source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile
-// and the commands that query document their own exit statuses.
+// there. SIGHUP reads the source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed
+// later; commands document their own exit statuses.
 package main
 
 import (
@@ -137,17 +130,10 @@ after an error. With --against it is 0 if the objects take nothing, and 1 if the
 		if err := program.Resolved(cmd, flags, flags.Resolve(args, env)); err != nil {
 			return err
 		}
-		run := printCompiled
 		if cfg.Against != "" {
-			run = func(ctx context.Context, cfg options.RouteServer, std program.Stdio) (int, error) {
-				return cli.Against(ctx, cfg.Against, cfg.Source.Manifests, cfg.Output, std)
-			}
+			return program.StatusError(cli.Against(cmd.Context(), cfg.Against, cfg.Source.Manifests, cfg.Output, std))
 		}
-		status, err := run(cmd.Context(), cfg, std)
-		if err != nil {
-			return err
-		}
-		return program.StatusError(status)
+		return program.StatusError(printCompiled(cmd.Context(), cfg, std))
 	}
 	return cmd
 }
@@ -172,8 +158,7 @@ func printCompiled(ctx context.Context, cfg options.RouteServer, std program.Std
 	return status, nil
 }
 
-// printTable prints the table as proxies get it. On a terminal it escapes what could affect that: texts of objects may have control
-// characters, for which eskip has no escape.
+// printTable prints the table as proxies get it. On a terminal it escapes control characters, for which eskip has no escape.
 func printTable(to io.Writer, routes table.List, terminal bool) error {
 	out := bufio.NewWriter(to)
 	for r := range routes.All() {

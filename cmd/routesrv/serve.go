@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -22,7 +23,9 @@ import (
 
 // newServer wires a route server from its options.
 func newServer(o *options.RouteServer, log *slog.Logger, stdin io.Reader) (program.Service, error) {
-	setProfileRates(o.Profile)
+	runtime.SetBlockProfileRate(o.Profile.Block)
+	runtime.SetMutexProfileFraction(o.Profile.Mutex)
+	runtime.MemProfileRate = cmp.Or(o.Profile.Memory, runtime.MemProfileRate)
 	registry := prometheus.NewRegistry()
 	cfg := o.Server
 	cfg.Version, cfg.Logger, cfg.Registry = program.VersionName(version), log, registry
@@ -54,50 +57,29 @@ func setPeers(to *server.Config, o *options.RouteServer, log *slog.Logger, reg p
 	if len(o.Peers) == 0 {
 		return nil
 	}
+	peers := dataplane.PeersConfig{
+		URLs: o.Peers, MaxBytes: o.Server.Upstream.MaxBytes, Memory: program.MemoryLimit(), Logger: log.With("component", "peers"),
+		Transport: func(address string) (http.RoundTripper, error) {
+			return program.NewTransport(address, o.UpstreamTLS, log, nil)
+		},
+	}
 	if _, text, err := net.SplitHostPort(to.SupportAddress); err == nil { // theirs has the same port
 		if port, err := strconv.Atoi(text); err == nil {
-			peers := dataplane.PeersConfig{URLs: o.Peers}
-			to.PeerClients = func(ctx context.Context) []fleet.Answer { return dataplane.PeerClients(ctx, peers, port) }
+			ask := dataplane.PeersConfig{URLs: o.Peers}
+			to.PeerClients = func(ctx context.Context) []fleet.Answer { return dataplane.PeerClients(ctx, ask, port) }
 		}
 	}
 	if len(to.Upstream.URLs) > 0 {
 		return nil
 	}
-	peers, err := peersOf(o, log, reg)
-	if err != nil {
-		return err
+	if _, err := program.NewTransport("", o.UpstreamTLS, log, reg); err != nil { // bad files end the start
+		return fmt.Errorf("--upstream-tls: %w", err)
 	}
 	to.Peers = func(ctx context.Context) (dataplane.PeerTable, error) { return dataplane.AskPeers(ctx, peers) }
 	to.FromPeers = func(ctx context.Context, path string, first bool, read func(io.Reader) error) error {
 		return dataplane.FromPeers(ctx, peers, path, first, read)
 	}
 	return nil
-}
-
-// peersOf returns how to query the route servers of --peers. It reads the certificates once, so that bad files end the start.
-func peersOf(o *options.RouteServer, log *slog.Logger, reg prometheus.Registerer) (dataplane.PeersConfig, error) {
-	if _, err := program.NewTransport("", o.UpstreamTLS, log, reg); err != nil {
-		return dataplane.PeersConfig{}, fmt.Errorf("--upstream-tls: %w", err)
-	}
-	return dataplane.PeersConfig{
-		URLs: o.Peers, MaxBytes: o.Server.Upstream.MaxBytes, Memory: program.MemoryLimit(), Logger: log.With("component", "peers"),
-		Transport: func(address string) (http.RoundTripper, error) {
-			return program.NewTransport(address, o.UpstreamTLS, log, nil)
-		},
-	}, nil
-}
-
-// setProfileRates sets the profiling rates of the runtime. Zero keeps a rate unchanged.
-func setProfileRates(p options.Profile) {
-	if p.Block != 0 {
-		runtime.SetBlockProfileRate(p.Block)
-	}
-	if p.Mutex != 0 {
-		runtime.SetMutexProfileFraction(p.Mutex)
-	}
-	if p.Memory != 0 {
-		runtime.MemProfileRate = p.Memory
-	}
 }
 
 // newWebhook wires a webhook from its options.

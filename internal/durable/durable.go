@@ -31,9 +31,8 @@ func temporary(path string) (dir, prefix string) {
 	return filepath.Dir(path), "." + filepath.Base(path) + ".tmp"
 }
 
-// WriteFile replaces or creates the file at path with what write writes. If write or any step before the rename fails, the file
-// is unchanged and the error names the failed step. If only the last step fails, syncing the directory, the new content is in
-// place but may be lost after a power failure.
+// WriteFile replaces or creates the file at path with what write writes. If any step before the rename fails, the file is
+// unchanged. If only syncing the directory fails, the new content is in place but may be lost after a power failure.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(temporary(path)) // with mode 0600: a routing table names internal hosts and may contain credentials
 	if err != nil {
@@ -216,10 +215,9 @@ func ReadKeyPair(cert, key string) (tls.Certificate, error) {
 // badSuffix is appended to the name of a file that was set aside.
 const badSuffix = ".bad"
 
-// Load passes the file at path to read, if it is a regular file of at most limit bytes. The error is nil if read accepts it by
-// returning nil, and wraps [fs.ErrNotExist] if path does not exist. Load renames an unusable or rejected file to path.bad for
-// later inspection: keptAs is that name, or empty if the file cannot be renamed. Only the last such file is kept; a non-empty
-// folder of that name is never deleted. Load also removes temporary files of interrupted writes.
+// Load passes the file at path to read, if it is a regular file of at most limit bytes. The error is nil if read returns nil, and
+// wraps [fs.ErrNotExist] if path does not exist. Load renames an unusable or rejected file to path.bad: keptAs is that name, or
+// empty if that fails. A non-empty folder of that name is never deleted. Load also removes temporary files of interrupted writes.
 func Load(path string, limit int64, read func(io.Reader) error) (keptAs string, err error) {
 	Tidy(path)
 	err = load(path, limit, read)

@@ -130,8 +130,8 @@ func NamesWithin(name string) (names []string) {
 	return names
 }
 
-// ObjectKey returns the kind of an object, and its namespace and name as the id has them, with "__" between them; no key for a route of no object.
-// Unlike [ObjectOf] it is not misled by a name that contains "--": not for a RouteGroup, and not for an Ingress with a host. hosts are the
+// ObjectKey returns the kind of an object, and its namespace and name as the id has them, with "__" between them; no key for a
+// route of no object. A name that contains "--" does not mislead it, except for an Ingress without a host. hosts are the
 // expressions of the route.
 func ObjectKey(id string, hosts iter.Seq[string]) (kind Kind, key string) {
 	o := ObjectOf(id)

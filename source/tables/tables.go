@@ -71,7 +71,7 @@ type Config struct {
 	MaxBytes int64
 	// PageSize is the number of routes to request from a Skipper at once, default DefaultPageSize.
 	PageSize int
-	// Transport makes the requests; nil means a copy of http.DefaultTransport, which uses the proxies of the environment.
+	// Transport makes the requests; nil means a copy of http.DefaultTransport.
 	Transport http.RoundTripper
 }
 

@@ -223,7 +223,7 @@ var outside = map[string][]string{
 	"k8s.io/client-go/":             {"source/cluster", "app/events", "app/query", "app/forward"},
 	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 	"k8s.io/": {
-		"app/webhook", "app/program", "app/query", "app/options", "app/events", "app/forward", "source/cluster",
+		"app/webhook", "app/cli", "app/program", "app/query", "app/options", "app/events", "app/forward", "source/cluster",
 		"source/cluster/internal/decode",
 	},
 	"sigs.k8s.io/":                {"source/manifests"},

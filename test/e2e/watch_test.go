@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -376,13 +375,7 @@ func revisionOf(t *testing.T, a programs.Answer) uint64 {
 // swapEtcd kills etcd, lets f change its data, and starts it again.
 func swapEtcd(t *testing.T, c *cluster, pid int, args []string, f func()) {
 	t.Helper()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	programs.Eventually(t, "etcd to end", func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err != nil || strings.Contains(string(stat), ") Z ")
-	})
+	kill(t, pid)
 	f()
 	c.restartedEtcd = startComponent(t, args)
 }

@@ -178,9 +178,7 @@ spec: {rules: [{host: after.example.org, http: {paths: [{path: /, pathType: Pref
 func (c *cluster) killAPIServer(t *testing.T) (restart func()) {
 	t.Helper()
 	pid, args := c.findAPIServer(t)
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	kill(t, pid)
 	return func() {
 		t.Helper()
 		// Not with envtest, which would create new certificates.
@@ -189,6 +187,18 @@ func (c *cluster) killAPIServer(t *testing.T) (restart func()) {
 			return c.typed.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error() == nil
 		})
 	}
+}
+
+// kill ends a component of the cluster, and waits until its ports are free.
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	programs.Eventually(t, "the component to end", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	})
 }
 
 // findAPIServer finds the process by the port that it serves.

@@ -48,7 +48,7 @@ func ofOrder() []Plant {
 				File: "etagcache/stream.go",
 				Old:  "func (s *stream) update(x *exchange, has *api.Tag) error {\n",
 				New: "func (s *stream) update(x *exchange, has *api.Tag) error {\n" +
-					"\tif planted.On(\"event-lost\") && has != nil && planted.After(5) {\n\t\ts.note(x)\n\t\treturn nil\n\t}\n",
+					"\tif planted.On(\"event-lost\") && has != nil && planted.After(5) {\n\t\ts.has = &api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision}\n\t\treturn nil\n\t}\n",
 			}},
 		},
 		{
