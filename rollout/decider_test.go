@@ -59,7 +59,7 @@ func TestCutoverCheckWantsTimeAndComparisons(t *testing.T) {
 func TestSwitchToExecIsRefusedUntilTheCutoverCheckIsReady(t *testing.T) {
 	d := decider(t, enforced(), both, "Pre")
 	d.Set(setting(t, "Exec"))
-	got := d.Decide(rollout.Evidence{Comparisons: 3, CleanFor: time.Hour})
+	got := d.Decide(rollout.Evidence{Comparisons: 3, CleanFor: time.Hour}, -1)
 	if got.Mode != rollout.Pre || got.Asked != rollout.Exec {
 		t.Errorf("got %+v, want Pre in force and Exec asked for", got)
 	}
@@ -68,10 +68,10 @@ func TestSwitchToExecIsRefusedUntilTheCutoverCheckIsReady(t *testing.T) {
 			t.Errorf("refusal %q, want %q in it", got.Refused, part)
 		}
 	}
-	if got := d.Decide(clean); got.Mode != rollout.Exec || got.Refused != "" {
+	if got := d.Decide(clean, -1); got.Mode != rollout.Exec || got.Refused != "" {
 		t.Errorf("with a cutover check that is ready: got %+v, want Exec", got)
 	}
-	if got := d.Decide(rollout.Evidence{Differences: 1}); got.Mode != rollout.Exec {
+	if got := d.Decide(rollout.Evidence{Differences: 1}, -1); got.Mode != rollout.Exec {
 		t.Errorf("after the switch: got %+v, want Exec to stay", got)
 	}
 }
@@ -98,7 +98,7 @@ func TestGateLetsPass(t *testing.T) {
 	} {
 		d := decider(t, c.check, both, c.from)
 		d.Set(setting(t, c.to))
-		got := d.Decide(rollout.Evidence{})
+		got := d.Decide(rollout.Evidence{}, -1)
 		if got.Mode != c.want || (got.Refused != "") != (got.Mode != got.Asked) {
 			t.Errorf("%s: from %s to %s: got %+v, want %v", name, c.from, c.to, got, c.want)
 		}
@@ -114,12 +114,12 @@ func TestModeThatIsNotConfiguredIsRefused(t *testing.T) {
 	}
 	d := decider(t, enforced(), fetch, "Exec")
 	d.Set(setting(t, "Pre"))
-	if got := d.Decide(clean); got.Mode != rollout.Exec || !strings.Contains(got.Refused, "-kubernetes") {
+	if got := d.Decide(clean, -1); got.Mode != rollout.Exec || !strings.Contains(got.Refused, "-kubernetes") {
 		t.Errorf("Pre without a source: got %+v, want a refusal with -kubernetes", got)
 	}
 	d = decider(t, enforced(), compute, "False")
 	d.Set(setting(t, "Exec!"))
-	if got := d.Decide(clean); got.Mode != rollout.False || !strings.Contains(got.Refused, "--upstream") {
+	if got := d.Decide(clean, -1); got.Mode != rollout.False || !strings.Contains(got.Refused, "--upstream") {
 		t.Errorf("Exec without a route server: got %+v, want a refusal with --upstream", got)
 	}
 }

@@ -71,13 +71,12 @@ type Decider struct {
 	able  Able
 
 	setting Setting
-	rank    int  // see [Order.Rank]; negative if unknown
 	mode    Mode // in force
 }
 
 // NewDecider returns a decider for the name of a [Member] and a setting to start with, or what the configuration lacks for it.
 func NewDecider(name string, check CutoverConfig, able Able, start Setting) (*Decider, error) {
-	d := &Decider{name: name, check: check, able: able, setting: start, rank: -1, mode: start.For(name, -1)}
+	d := &Decider{name: name, check: check, able: able, setting: start, mode: start.For(name, -1)}
 	if missing := able.Missing(d.mode); missing != "" {
 		return nil, fmt.Errorf("--mode %s: %s", start, missing)
 	}
@@ -87,15 +86,13 @@ func NewDecider(name string, check CutoverConfig, able Able, start Setting) (*De
 // Set changes the requested setting.
 func (d *Decider) Set(s Setting) { d.setting = s }
 
-// SetRank sets the [Order.Rank] of this data plane, negative if it is not known.
-func (d *Decider) SetRank(rank int) { d.rank = rank }
-
 // Setting returns the last requested setting.
 func (d *Decider) Setting() Setting { return d.setting }
 
-// Decide determines the mode in force, given the results of the comparisons.
-func (d *Decider) Decide(e Evidence) Decision {
-	asked := d.setting.For(d.name, d.rank)
+// Decide determines the mode in force, given the results of the comparisons and the [Order.Rank] of this data plane, negative if it
+// is not known.
+func (d *Decider) Decide(e Evidence, rank int) Decision {
+	asked := d.setting.For(d.name, rank)
 	refused := d.refuse(asked, e)
 	if refused == "" {
 		d.mode = asked

@@ -13,10 +13,12 @@ type job interface {
 	run(ctx context.Context, s *session) (status int, err error)
 }
 
-// noFlags is embedded in a job without its own flags.
-type noFlags struct{}
+// runner is a job without its own flags.
+type runner func(ctx context.Context, s *session) (status int, err error)
 
-func (noFlags) define(*options.Flags) {}
+func (runner) define(*options.Flags) {}
+
+func (r runner) run(ctx context.Context, s *session) (int, error) { return r(ctx, s) }
 
 // command describes a job. To add a command, add it to the table below, and write its job.
 type command struct {
@@ -48,7 +50,7 @@ const declined = "you decline"
 func commands() []command {
 	return []command{
 		{
-			name: "get", args: "PATH", min: 1, max: 1, beside: true, job: func() job { return getJob{} },
+			name: "get", args: "PATH", min: 1, max: 1, beside: true, job: func() job { return runner(runGet) },
 			short: "Prints a page of the process in this pod, such as /status.",
 			long:  `docs/reference/endpoints.md lists the paths.`, fails: "the answer is negative",
 			examples: `
@@ -121,7 +123,7 @@ diff --context prod-eu
 # Does a proxy have the table of the route server?
 diff --ignore endpoints @routes http://10.2.0.7:9911/routes`,
 		}, {
-			name: "held", beside: true, job: func() job { return heldJob{} },
+			name: "held", beside: true, job: func() job { return runner(runHeld) },
 			short: "Shows what the guard holds back, and how it differs from what is served.",
 			long:  `The command accept publishes it.`, fails: "something is held",
 			examples: `
@@ -139,7 +141,7 @@ log @ --since 1h
 # What did the fleet serve at 12:03?
 log @ --at 12:03`,
 		}, {
-			name: "show", args: "ENTRY", min: 1, max: 1, job: func() job { return showJob{} },
+			name: "show", args: "ENTRY", min: 1, max: 1, job: func() job { return runner(runShow) },
 			short: "Shows an entry of the history with the routes that it changed.",
 			long:  `ENTRY is a number that log shows.`, fails: "the replica has no such entry",
 			examples: `
@@ -173,7 +175,7 @@ rollback 41 --object Ingress/shop/cart --why 'checkout is broken'
 # Bring back what was deleted since 03:34
 rollback --to 03:34 --deleted --all --why 'a cluster was deleted'`,
 		}, {
-			name: "canary", job: func() job { return canaryJob{} },
+			name: "canary", job: func() job { return runner(runCanary) },
 			short: "Lists what soaks on the canary, and what its query returned.",
 			long: `A change is served to the canary alone for the soak time (--canary). An object that keeps changing is promoted after three soak times at
 the latest. A halted change is served to nobody until it is accepted, or the object has a new version.`,
@@ -204,6 +206,6 @@ the API server knows you as.`, fails: "a replica holds nothing or something else
 # Publish what is held
 accept 4f2a…c01d --why 'shop moved to another cluster'`,
 		},
-		{name: "post", args: "PATH FORM", min: 2, max: 2, inPod: true, job: func() job { return postJob{} }}, // for kubectl routesrv
+		{name: "post", args: "PATH FORM", min: 2, max: 2, inPod: true, job: func() job { return runner(runPost) }}, // for kubectl routesrv
 	}
 }

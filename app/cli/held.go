@@ -54,9 +54,7 @@ func headOf(text []byte) []byte {
 	return bytes.Join(lines, nil)
 }
 
-type heldJob struct{ noFlags }
-
-func (heldJob) run(ctx context.Context, s *session) (int, error) {
+func runHeld(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askHeld)
 	for _, r := range replies {
 		for _, a := range r.Answered() {

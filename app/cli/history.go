@@ -157,9 +157,7 @@ func whatOf(e *api.HistoryEntry) string {
 	return strings.Join(parts, "; ")
 }
 
-type showJob struct{ noFlags }
-
-func (showJob) run(ctx context.Context, s *session) (int, error) {
+func runShow(ctx context.Context, s *session) (int, error) {
 	media := map[string]string{"text": "text/plain", "json": "application/json"}[s.output]
 	replica, p, err := askStoryteller(ctx, s, func(ctx context.Context, r Replica) (*query.Page, error) {
 		return query.GetAs(ctx, r.Support, api.PathHistory+"/"+url.PathEscape(s.args[0]), nil, media, http.StatusNotFound)

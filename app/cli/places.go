@@ -43,10 +43,8 @@ func (s *session) listed() (all []Cluster, err error) {
 	return all, nil
 }
 
-// postJob sends a command to the process in the same pod, for kubectl routesrv.
-type postJob struct{ noFlags }
-
-func (postJob) run(ctx context.Context, s *session) (int, error) {
+// runPost sends a command to the process in the same pod, for kubectl routesrv.
+func runPost(ctx context.Context, s *session) (int, error) {
 	form, err := url.ParseQuery(s.args[1])
 	if err != nil {
 		return Trouble, usagef("%q is no form: %v", s.args[1], err)
@@ -60,9 +58,7 @@ func (postJob) run(ctx context.Context, s *session) (int, error) {
 	return Healthy, err
 }
 
-type getJob struct{ noFlags }
-
-func (getJob) run(ctx context.Context, s *session) (int, error) {
+func runGet(ctx context.Context, s *session) (int, error) {
 	path := s.args[0]
 	if !strings.HasPrefix(path, "/") {
 		return Trouble, usagef("%q is not a path such as /status", path)

@@ -242,10 +242,8 @@ func state(st *api.Status, wrong []string) string {
 	return "healthy"
 }
 
-// canaryJob lists soaking changes.
-type canaryJob struct{ noFlags }
-
-func (canaryJob) run(ctx context.Context, s *session) (int, error) {
+// runCanary lists soaking changes.
+func runCanary(ctx context.Context, s *session) (int, error) {
 	head := []string{"OBJECT", "CHANGED", "SINCE", "FOR THE FLEET"}
 	return tabulate(s, "canary", head, ask(ctx, s, s.clusters, askStatus), func(_ int, r query.Reply[*serverStatus], one *reported) int {
 		status := silent(r)

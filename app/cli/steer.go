@@ -54,20 +54,17 @@ func (d *decision) form(s *session, reasoned bool) (url.Values, error) {
 }
 
 // confirmed asks on the terminal, unless --yes is set.
-func (d *decision) confirmed(s *session, what string) (bool, error) {
+func (d *decision) confirmed(s *session, what string) bool {
 	if d.yes {
-		return true, nil
+		return true
 	}
 	fmt.Fprintf(s.std.Err, "%s? Type yes: ", what)
-	line, err := bufio.NewReader(s.std.In).ReadString('\n')
+	line, _ := bufio.NewReader(s.std.In).ReadString('\n')
 	if strings.TrimSpace(line) == "yes" {
-		return true, nil
+		return true
 	}
 	fmt.Fprintln(s.std.Err, "nothing was changed")
-	if err != nil && line == "" {
-		return false, fmt.Errorf("read the answer: %w", err)
-	}
-	return false, nil
+	return false
 }
 
 // post sends a command to a replica.
@@ -123,8 +120,8 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 		writeLines(s.std.Err, []string{"nothing is held with this digest"})
 		return max(status, Unhealthy), nil
 	}
-	if sure, err := j.confirmed(s, "Publish this on "+shadowdiff.Plural(len(chosen), "replica")); err != nil || !sure {
-		return max(status, Unhealthy), err
+	if !j.confirmed(s, "Publish this on "+shadowdiff.Plural(len(chosen), "replica")) {
+		return max(status, Unhealthy), nil
 	}
 	r := ask(ctx, s, s.clusters, func(ctx context.Context, replica Replica) (*answer[api.Accepted], error) {
 		if !slices.Contains(chosen, replica.Name) {
@@ -257,8 +254,8 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 	if j.dry {
 		return Healthy, nil
 	}
-	if sure, err := j.confirmed(s, "Do this on every replica"); err != nil || !sure {
-		return Unhealthy, err
+	if !j.confirmed(s, "Do this on every replica") {
+		return Unhealthy, nil
 	}
 	s.timeout *= time.Duration(1 + len(planned.Pins)/pinsPerCommand)
 	r := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*answer[api.Steered], error) {

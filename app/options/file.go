@@ -36,12 +36,9 @@ func (f *Flags) readFile(read func(string) ([]byte, error)) {
 func (f *Flags) readYAML(file string, content []byte) {
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	var root map[string]yaml.Node
-	err := dec.Decode(&root)
+	err := decodeYAML(dec.Decode, &root)
 	if more := new(yaml.Node); err == nil && !errors.Is(dec.Decode(more), io.EOF) {
 		err = errors.New("a second document: must be one")
-	}
-	if lines, ok := errors.AsType[*yaml.TypeError](err); ok {
-		err = errors.New(strings.Join(lines.Errors, "; "))
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		f.errs = append(f.errs, &Error{Where: file, Err: err})
@@ -80,7 +77,7 @@ func (f *Flags) readKey(flag *Flag, where string, val *yaml.Node) {
 }
 
 // textsOf returns the values of a key in the form of the command line, or nil if it has none.
-func textsOf(flag *Flag, val *yaml.Node) ([]string, error) {
+func textsOf(flag *Flag, val *yaml.Node) (texts []string, err error) {
 	v := flag.value
 	switch {
 	case isNull(val):
@@ -92,20 +89,16 @@ func textsOf(flag *Flag, val *yaml.Node) ([]string, error) {
 	case val.Kind == yaml.ScalarNode:
 		return []string{val.Value}, nil
 	case val.Kind == yaml.MappingNode && flag.Name == allowedExternalName: // the form in which Skipper reads its list of allowed names
-		texts := []string{}
-		for i := 1; i < len(val.Content); i += 2 {
-			some, err := elements(resolveAlias(val.Content[i]))
-			if err != nil {
-				return nil, err
-			}
-			texts = append(texts, some...)
+		var lists map[string][]string
+		err := decodeYAML(val.Decode, &lists)
+		for _, name := range slices.Sorted(maps.Keys(lists)) {
+			texts = append(texts, lists[name]...)
 		}
-		return texts, nil
+		return texts, err
 	case !v.repeat && !v.comma:
 		return nil, fmt.Errorf("must be one value (%s), not a list or a mapping", v.kind)
 	}
-	texts, err := elements(val)
-	if err != nil || v.repeat {
+	if err := decodeYAML(val.Decode, &texts); err != nil || v.repeat {
 		return texts, err
 	}
 	for _, t := range texts {
@@ -116,19 +109,13 @@ func textsOf(flag *Flag, val *yaml.Node) ([]string, error) {
 	return []string{strings.Join(texts, ",")}, nil
 }
 
-// elements returns the texts of a list.
-func elements(list *yaml.Node) ([]string, error) {
-	if list.Kind != yaml.SequenceNode {
-		return nil, fmt.Errorf("line %d: must be a text or a list of texts", list.Line)
+// decodeYAML decodes a value. The error has one line.
+func decodeYAML(decode func(any) error, dst any) error {
+	err := decode(dst)
+	if lines, ok := errors.AsType[*yaml.TypeError](err); ok {
+		err = errors.New(strings.Join(lines.Errors, "; "))
 	}
-	texts := make([]string, 0, len(list.Content))
-	for _, n := range list.Content {
-		if n = resolveAlias(n); n.Kind != yaml.ScalarNode || isNull(n) {
-			return nil, fmt.Errorf("line %d: the element of the list must be a text", n.Line)
-		}
-		texts = append(texts, n.Value)
-	}
-	return texts, nil
+	return err
 }
 
 // resolveAlias returns the node that an alias stands for, which is never an alias itself.

@@ -20,7 +20,7 @@ func FuzzArguments(f *testing.F) {
 		f.Add("-kubernetes\n--"+name+"="+s.value, options.EnvName(name)+"="+s.value)
 	}
 	f.Fuzz(func(t *testing.T, args, environ string) {
-		check(t, strings.Split(args, "\n"), options.Env{Environ: strings.Split(environ, "\n")})
+		check(t, strings.Split(args, "\n"), options.Env{Environ: strings.Split(environ, "\n"), ReadFile: files(nil)})
 	})
 }
 

@@ -323,9 +323,6 @@ func (f *Flags) events(c *RouteServer) {
 	})
 }
 
-// maxPeers is the maximum number of names.
-const maxPeers = 16
-
 // peers declares the flag of the other replicas, whose values become URLs.
 func (f *Flags) peers(c *RouteServer) {
 	f.Add("--peers", Parsed("HOST:PORT", &c.Peers, "", func(s string) (list []string, err error) {
@@ -337,9 +334,6 @@ func (f *Flags) peers(c *RouteServer) {
 				return nil, err
 			}
 			list = append(list, one)
-		}
-		if len(list) > maxPeers {
-			return nil, fmt.Errorf("must be at most %d, separated by commas", maxPeers)
 		}
 		return list, nil
 	}), "The other replicas, as HOST:PORT or URL, such as routesrv-peers:9090 of a headless Service. A starting replica compares its first "+

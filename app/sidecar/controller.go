@@ -191,8 +191,7 @@ func (c *controller) readMode() {
 // decide determines the mode in force, and whether to fall back.
 func (c *controller) decide(now time.Time) {
 	before := c.decision
-	c.decider.SetRank(int(c.rank.Load()))
-	c.decision = c.decider.Decide(c.shadow.evidence(now, c.decision.Mode))
+	c.decision = c.decider.Decide(c.shadow.evidence(now, c.decision.Mode), int(c.rank.Load()))
 	d := c.decision
 	if d.Mode != before.Mode || c.target == "" {
 		c.log.Info("mode changed", "mode", d.Mode.String(), "setting", c.decider.Setting().String())

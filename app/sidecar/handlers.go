@@ -33,7 +33,7 @@ const acceptCommand = "dataplane-client accept"
 
 func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
-	routes := s.afterBoot(s.afterReading(s.cache.Handler()))
+	routes := s.routes()
 	health := httpserve.Endpoint{Path: "/health", Handler: http.HandlerFunc(s.serveHealth),
 		Does: "503 before the first table, 204 after it"}
 	fresh := httpserve.Endpoint{Path: "/fresh", Methods: get, Handler: http.HandlerFunc(s.serveFresh),
@@ -109,20 +109,15 @@ func (s *Sidecar) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	promhttp.HandlerFor(all, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 }
 
-// afterBoot makes requests wait for the first table: a proxy that gets 404 while it starts gives up.
-func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
+// routes returns the handler for tables. It waits for the first table, because a proxy that gets 404 while it starts gives up, and
+// reads the metrics of the proxy first: one that crashed because of the served table does not get it again.
+func (s *Sidecar) routes() http.Handler {
+	next := s.cache.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-s.controller.booted:
 		case <-r.Context().Done():
 		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// afterReading reads the metrics of the proxy first: one that crashed because of the served table does not get it again.
-func (s *Sidecar) afterReading(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.watch != nil {
 			s.watch.fresh(r.Context(), r.Header.Get(api.HeaderIfNoneMatch) != "")
 		}
