@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -33,22 +34,15 @@ type Template struct {
 // NewTemplate finds the placeholders ${key} in template, whose keys have at least one character and no braces.
 func NewTemplate(template string) *Template {
 	t := &Template{text: template}
-	rest := template
-	for {
-		_, after, ok := strings.Cut(rest, "${")
-		if !ok {
-			return t
-		}
-		rest = after
-		end := strings.IndexAny(rest, "{}")
-		if end < 0 {
-			return t
-		}
-		if key := rest[:end]; end > 0 && rest[end] == '}' && !slices.Contains(t.keys, key) {
-			t.keys = append(t.keys, key)
+	for _, m := range placeholder.FindAllStringSubmatch(template, -1) {
+		if !slices.Contains(t.keys, m[1]) {
+			t.keys = append(t.keys, m[1])
 		}
 	}
+	return t
 }
+
+var placeholder = regexp.MustCompile(`\$\{([^{}]+)\}`)
 
 // Apply returns the text with the placeholders replaced by the values of get, one after another in order of appearance; a later
 // placeholder inside a value is replaced, too. A nil get changes nothing.

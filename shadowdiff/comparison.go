@@ -117,8 +117,8 @@ func (v *Comparison) Summary() string {
 	case n == 0:
 		s = fmt.Sprintf("different: %s not compared, %s the same", Plural(v.Unread, "unreadable route"), Plural(c.Equal, "route"))
 	default:
-		s = fmt.Sprintf("different: %d of %s: %d missing, %d extra, %d changed, %d renamed",
-			n, Plural(c.Equal+n, "route"), c.Missing, c.Extra, c.Changed, c.Renamed)
+		s = fmt.Sprintf("different: %d of %s: %d missing, %d extra, %d changed",
+			n, Plural(c.Equal+n, "route"), c.Missing, c.Extra, c.Changed)
 		if v.Unread > 0 {
 			s += fmt.Sprintf("; %s not compared", Plural(v.Unread, "unreadable route"))
 		}
@@ -226,7 +226,7 @@ func (i Ignore) part(p Part) bool {
 func (r Report) Without(i Ignore) Report {
 	var kept []Difference
 	for _, d := range r.Differences {
-		if i.id(d.ID) || d.NewID != "" && i.id(d.NewID) {
+		if i.id(d.ID) {
 			continue
 		}
 		if d.Kind == Changed {
@@ -275,7 +275,6 @@ type (
 	jsonDifference struct {
 		Kind      Change    `json:"kind"`
 		ID        string    `json:"id"` // in A; in B for extra routes
-		NewID     string    `json:"new_id,omitempty"`
 		Owner     Owner     `json:"owner"`
 		State     string    `json:"state,omitempty"` // this and the next two in continuous mode
 		FirstSeen time.Time `json:"first_seen,omitzero"`
@@ -300,7 +299,7 @@ func WriteJSON(w io.Writer, v *Comparison) error {
 	}
 	for _, e := range v.entries() {
 		out.Differences = append(out.Differences, jsonDifference{
-			Kind: e.Kind, ID: e.ID, NewID: e.NewID, Owner: v.Owner.Of(e.ID), State: e.State(), FirstSeen: e.FirstSeen.UTC(),
+			Kind: e.Kind, ID: e.ID, Owner: v.Owner.Of(e.ID), State: e.State(), FirstSeen: e.FirstSeen.UTC(),
 			Count: e.Count, Parts: e.Parts, A: expression(e.A), B: expression(e.B),
 		})
 	}

@@ -1,7 +1,6 @@
 package shadowdiff
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -16,12 +15,11 @@ const (
 	Missing Change = iota // only A has the route
 	Extra                 // only B has the route
 	Changed               // both have a route with the id, and they differ
-	Renamed               // both have the route, under different ids
 
 	kindCount
 )
 
-var kindNames = [kindCount]string{"missing", "extra", "changed", "renamed"}
+var kindNames = [kindCount]string{"missing", "extra", "changed"}
 
 // String returns the name in text, JSON and metrics.
 func (k Change) String() string { return kindNames[k] }
@@ -31,13 +29,8 @@ func (k Change) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // Key identifies a difference in several reports about the same tables.
 type Key struct {
-	Kind  Change
-	ID    string // in A; in B for Extra
-	NewID string // in B, only for Renamed
-}
-
-func (k Key) compare(l Key) int {
-	return cmp.Or(strings.Compare(k.ID, l.ID), cmp.Compare(k.Kind, l.Kind), strings.Compare(k.NewID, l.NewID))
+	Kind Change
+	ID   string // in A; in B for Extra
 }
 
 // Difference is one entry of a report, of any kind.

@@ -45,7 +45,7 @@ func FuzzDiff(f *testing.F) {
 			t.Errorf("empty = %v, equivalent = %v: %q", there.Empty(), equivalent(a, b), outline(there))
 		}
 		c := there.Counts()
-		if c.Missing+c.Changed+c.Renamed+c.Equal != len(a) || c.Extra+c.Changed+c.Renamed+c.Equal != len(b) {
+		if c.Missing+c.Changed+c.Equal != len(a) || c.Extra+c.Changed+c.Equal != len(b) {
 			t.Errorf("%+v of %d and %d routes", c, len(a), len(b))
 		}
 		for _, d := range there.Differences {
@@ -89,7 +89,6 @@ func checkParts(t *testing.T, c shadowdiff.Difference) {
 type entry struct {
 	Kind   string
 	ID     string
-	New    string
 	A, B   string
 	Detail []shadowdiff.Part
 }
@@ -103,10 +102,10 @@ func entries(r shadowdiff.Report) []entry {
 		return r.String()
 	}
 	for _, d := range r.Differences {
-		out = append(out, entry{d.Kind.String(), d.ID, d.NewID, text(d.A), text(d.B), sortedParts(d.Parts)})
+		out = append(out, entry{d.Kind.String(), d.ID, text(d.A), text(d.B), sortedParts(d.Parts)})
 	}
 	slices.SortStableFunc(out, func(x, y entry) int {
-		return strings.Compare(x.ID+" "+x.New+" "+x.Kind+" "+x.A+" "+x.B, y.ID+" "+y.New+" "+y.Kind+" "+y.A+" "+y.B)
+		return strings.Compare(x.ID+" "+x.Kind+" "+x.A+" "+x.B, y.ID+" "+y.Kind+" "+y.A+" "+y.B)
 	})
 	return out
 }
@@ -122,8 +121,6 @@ func mirrored(t *testing.T, r shadowdiff.Report) []entry {
 			d.Kind = shadowdiff.Extra
 		case shadowdiff.Extra:
 			d.Kind = shadowdiff.Missing
-		case shadowdiff.Renamed:
-			d.ID, d.NewID = d.NewID, d.ID
 		}
 		parts := d.Parts
 		d.Parts = nil

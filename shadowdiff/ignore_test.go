@@ -60,13 +60,13 @@ func TestIgnoredDifferencesAreCountedOnly(t *testing.T) {
 		{"", before, 0},
 		{"endpoints", []string{
 			"changed both", "filter 1 replaced [f(1)] [f(2)]",
-			"extra extra", "missing missing", "renamed old new", "changed type", `backend replaced [<"http://a">] [<shunt>]`,
+			"extra extra", "missing missing", "extra new", "missing old", "changed type", `backend replaced [<"http://a">] [<shunt>]`,
 		}, 1},
 		{"id=^(missing|extra|new|both)$", []string{
 			"changed endpoints", "endpoint removed [http://a] []",
-			"zone replaced [http://b?zone=x] [http://b?zone=y]", "endpoint added [] [http://c]", "changed type", `backend replaced [<"http://a">] [<shunt>]`,
+			"zone replaced [http://b?zone=x] [http://b?zone=y]", "endpoint added [] [http://c]", "missing old", "changed type", `backend replaced [<"http://a">] [<shunt>]`,
 		}, 4},
-		{"endpoints,id=.", nil, 6},
+		{"endpoints,id=.", nil, 7},
 	} {
 		i, err := shadowdiff.ParseIgnore(c.ignore)
 		if err != nil {

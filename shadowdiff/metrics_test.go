@@ -43,10 +43,9 @@ dataplane_shadow_comparisons_total{result="different"} 1
 dataplane_shadow_comparisons_total{result="error"} 1
 dataplane_shadow_comparisons_total{result="pending"} 2
 dataplane_shadow_comparisons_total{result="same"} 2
-# HELP dataplane_shadow_routes Routes that differ for longer than skew explains: missing, extra, changed or renamed.
+# HELP dataplane_shadow_routes Routes that differ for longer than skew explains: missing, extra or changed.
 # TYPE dataplane_shadow_routes gauge
 dataplane_shadow_routes{kind="changed"} 0
 dataplane_shadow_routes{kind="extra"} 0
 dataplane_shadow_routes{kind="missing"} 1
-dataplane_shadow_routes{kind="renamed"} 0
 `

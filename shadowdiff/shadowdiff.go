@@ -38,7 +38,6 @@ type Kinds struct {
 	Missing int `json:"missing"`
 	Extra   int `json:"extra"`
 	Changed int `json:"changed"`
-	Renamed int `json:"renamed"`
 }
 
 // Counts holds the numbers of a report.
@@ -61,11 +60,11 @@ func (r *Report) Counts() Counts {
 }
 
 func (c *Kinds) of(k Change) *int {
-	return [kindCount]*int{&c.Missing, &c.Extra, &c.Changed, &c.Renamed}[k]
+	return [kindCount]*int{&c.Missing, &c.Extra, &c.Changed}[k]
 }
 
 // Differences returns the number of differences.
-func (c Kinds) Differences() int { return c.Missing + c.Extra + c.Changed + c.Renamed }
+func (c Kinds) Differences() int { return c.Missing + c.Extra + c.Changed }
 
 // Diff reports what would change for a data plane that moved from table a to table b. It skips nil routes.
 func Diff(a, b []*eskip.Route) Report {
@@ -84,8 +83,6 @@ func Diff(a, b []*eskip.Route) Report {
 			a, b = a[1:], b[1:]
 		}
 	}
-	d.rename()
-	slices.SortStableFunc(d.Differences, func(x, y Difference) int { return x.compare(y.Key) })
 	return d
 }
 
@@ -106,48 +103,6 @@ func (d *Report) compare(a, b *eskip.Route) {
 		}
 	}
 	d.Equal++
-}
-
-// rename makes one difference of a missing and an extra route that differ only in their id: the first by id with the first.
-func (d *Report) rename() {
-	if c := d.Counts(); c.Missing == 0 || c.Extra == 0 {
-		return
-	}
-	free := make(map[string][]*Difference) // missing routes by canonical text
-	var buf []byte
-	for i := range d.Differences {
-		if x := &d.Differences[i]; x.Kind == Missing {
-			buf = appendSorted(buf[:0], x.A)
-			free[string(buf)] = append(free[string(buf)], x)
-		}
-	}
-	var left []Difference // of the extra routes
-	for _, x := range d.Differences {
-		if x.Kind != Extra {
-			continue
-		}
-		buf = appendSorted(buf[:0], x.B)
-		if was := free[string(buf)]; len(was) > 0 {
-			was[0].Kind, was[0].NewID, was[0].B = Renamed, x.ID, x.B
-			free[string(buf)] = was[1:]
-		} else {
-			left = append(left, x)
-		}
-	}
-	d.Differences = slices.DeleteFunc(d.Differences, func(x Difference) bool { return x.Kind == Extra })
-	d.Differences = append(d.Differences, left...)
-}
-
-// appendSorted appends the text of a route with sorted predicates and endpoints: a key for the meaning of the route.
-func appendSorted(dst []byte, r *eskip.Route) []byte {
-	c := eskip.Canonical(r) // with its own list of predicates
-	slices.SortStableFunc(c.Predicates, func(p, q *eskip.Predicate) int {
-		if p.Name != q.Name {
-			return strings.Compare(p.Name, q.Name)
-		}
-		return strings.Compare(p.String(), q.String())
-	})
-	return eskip.AppendRoute(dst, c)
 }
 
 const checkEvery = 100

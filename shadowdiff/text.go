@@ -60,27 +60,20 @@ func (t *textWriter) line(s string) {
 	t.WriteByte('\n')
 }
 
-const signs = "-+~>"
+const signs = "-+~"
 
 func (t *textWriter) entry(e Tracked) {
 	head := signs[e.Kind:e.Kind+1] + " " + Printable(e.ID)
-	if e.NewID != "" {
-		head += " is now " + Printable(e.NewID)
+	if e.Count > 0 {
+		head += fmt.Sprintf("  %s, since %s, %s", e.State(), e.FirstSeen.UTC().Format(time.RFC3339), Plural(e.Count, "comparison"))
 	}
-	t.line("  " + head + history(e))
-	if only := cmp.Or(e.A, e.B); e.Parts == nil && only != nil && e.Kind != Renamed {
+	t.line("  " + head)
+	if only := cmp.Or(e.A, e.B); e.Parts == nil && only != nil {
 		t.line(strings.Repeat(" ", labelIndent) + Printable(only.String()))
 	}
 	for _, p := range e.Parts {
 		t.part(p)
 	}
-}
-
-func history(e Tracked) string {
-	if e.Count == 0 {
-		return ""
-	}
-	return fmt.Sprintf("  %s, since %s, %s", e.State(), e.FirstSeen.UTC().Format(time.RFC3339), Plural(e.Count, "comparison"))
 }
 
 func (t *textWriter) part(p Part) {

@@ -207,7 +207,7 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	made := series.In(reg)
 	return &Metrics{
-		Routes: made.Gauges("dataplane_shadow_routes", "Routes that differ for longer than skew explains: missing, extra, changed or renamed.",
+		Routes: made.Gauges("dataplane_shadow_routes", "Routes that differ for longer than skew explains: missing, extra or changed.",
 			"kind", kindNames[:]...),
 		Comparisons: made.Counters("dataplane_shadow_comparisons_total", "Comparisons: same, pending (the difference may be skew), different or error "+
 			"(a table was not available).", "result", resultSame, resultPending, resultDifferent, resultError),

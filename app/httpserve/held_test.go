@@ -120,7 +120,7 @@ RouteGroup shop/cart (from the id)
   - kube_rg__shop__cart__all__1_0
       Path("/size") -> <shunt>
 
-different: 3 of 4 routes: 2 missing, 0 extra, 1 changed, 0 renamed
+different: 3 of 4 routes: 2 missing, 0 extra, 1 changed
 `
 
 // sample is a holder that holds heldDoc.

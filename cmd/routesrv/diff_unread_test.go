@@ -21,7 +21,7 @@ func TestDiffComparesWhatIsReadable(t *testing.T) {
 		want              []string
 	}{
 		{"other differences", tableA, reference.URL + "/routes", []string{
-			"B, not compared: route kube_shop__twice______: ", "different: 3 of 4 routes: 1 missing, 1 extra, 1 changed, 0 renamed; 1 unreadable route not compared"}},
+			"B, not compared: route kube_shop__twice______: ", "different: 3 of 4 routes: 1 missing, 1 extra, 1 changed; 1 unreadable route not compared"}},
 		{"no other difference", tableB, reference.URL + "/routes", []string{
 			"B, not compared: route kube_shop__twice______: ", "different: 1 unreadable route not compared, 3 routes the same"}},
 		{"a saved copy", tableB, tempFile(t, "reference.eskip", tableB+twice), []string{"B, not compared: route kube_shop__twice______: "}},

@@ -36,12 +36,7 @@ func inZone(eps []endpoint, zone string) []endpoint {
 	if zone == "" {
 		return eps
 	}
-	var own []endpoint
-	for _, e := range eps {
-		if e.zone == zone {
-			own = append(own, e)
-		}
-	}
+	own := slices.DeleteFunc(slices.Clone(eps), func(e endpoint) bool { return e.zone != zone })
 	if len(own) < zoneMinimum {
 		return eps
 	}

@@ -13,15 +13,10 @@ func LostServices(before, now *kube.Backends, endpointSlices bool) (lost []kube.
 	differ := make(map[kube.ServiceKey]bool)
 	gone, fresh := before.Difference(now)
 	for _, b := range [2]*kube.Backends{gone, fresh} {
-		for _, s := range b.Services {
-			differ[s.ServiceKey()] = true
-		}
-		for _, e := range b.Endpoints {
-			differ[e.ServiceKey()] = true
-		}
-		for _, s := range b.EndpointSlices {
-			differ[s.ServiceKey()] = true
-		}
+		b.Of(func(key kube.ServiceKey) bool {
+			differ[key] = true
+			return false
+		})
 	}
 	if len(differ) == 0 {
 		return nil
