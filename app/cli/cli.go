@@ -8,13 +8,24 @@
 // Clusters are queried concurrently: one that does not answer is reported, and delays the others by at most its time limit. The exit
 // status is [Healthy], [Unhealthy] or [Trouble], and never Healthy if a cluster did not answer, or if the replicas disagree. Control
 // and format characters in names and messages of servers are escaped before they reach a terminal.
+//
+// # Files
+//
+// Calls point down the list of files:
+//
+//	cli.go                              the programs and their commands
+//	commands.go                         the table of the commands
+//	status.go  clients.go  problems.go  states
+//	steer.go  diff.go  get.go           orders; comparisons; one page
+//	held.go  history.go                 what is held and accepted; what was served
+//	questions.go  manifests.go          explain and match; the same and takeovers from manifests
+//	session.go                          one run: flags, places, arguments, questions to replicas
+//	output.go                           tables and JSON
 package cli
 
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -24,21 +35,6 @@ import (
 	"github.com/routesrv/routesrv/app/program"
 	"github.com/routesrv/routesrv/app/query"
 )
-
-// Exit statuses of the commands.
-const (
-	Healthy   = 0 // the answer is good
-	Unhealthy = 1 // an answer arrived, and it is not good
-	Trouble   = 2 // a server did not answer, or the arguments are wrong
-)
-
-// verdict returns the exit status for an answer.
-func verdict(good bool) int {
-	if good {
-		return Healthy
-	}
-	return Unhealthy
-}
 
 // What a command queries.
 type (
@@ -116,27 +112,6 @@ func (p Program) command(c command, std program.Stdio) *cobra.Command {
 	return cmd
 }
 
-// arguments returns the arguments of a command for help.
-func (p Program) arguments(c command, places Places) string {
-	words := []string{places.Args(), c.args}
-	switch {
-	case c.local && p.Remote && c.table != "":
-		words = []string{c.args, "[" + c.table + "]"}
-	case c.local:
-		words = []string{c.args, c.table}
-	}
-	return strings.TrimSpace(strings.Join(words, " "))
-}
-
-// limits returns how many arguments a command takes, in addition to the places.
-func (p Program) limits(c command) (least, most int) {
-	tables := len(strings.Fields(c.table))
-	if c.local && !p.Remote {
-		return c.min + tables, c.max + tables
-	}
-	return c.min, c.max + tables
-}
-
 // examples returns calls for the kind of places that the program has: @ stands for places, which are shown only if they are URLs, and
 // @routes for the URL of a table. A line that begins with # describes the next one.
 func (p Program) examples(text string) string {
@@ -155,106 +130,4 @@ func (p Program) examples(text string) string {
 		fmt.Fprintf(&b, "  %s\n  %s %s\n", strings.TrimSpace(lines[i]), p.Name, call)
 	}
 	return b.String()
-}
-
-// session is one run of a command.
-type session struct {
-	program  Program
-	places   Places
-	std      program.Stdio
-	job      job
-	flags    *options.Flags
-	clusters []Cluster
-	args     []string            // without the places
-	server   options.RouteServer // for manifests
-	tls      options.TLSFiles    // of commands about tables
-	output   string              // text or json
-	timeout  time.Duration
-	named    bool   // rows begin with the name of the cluster
-	urls     string // file of clusters
-	now      func() time.Time
-}
-
-// Limits and defaults of the flags of all commands.
-const (
-	defaultTimeout = 10 * time.Second
-	tableTimeout   = 30 * time.Second // for commands that fetch tables
-)
-
-// define declares the flags of a command.
-func (s *session) define(cmd *cobra.Command, c command) {
-	f := options.New(cmd)
-	s.flags, s.job = f, c.job()
-	f.CommandGroup("Flags")
-	s.job.define(f)
-	s.output, s.timeout = "text", defaultTimeout
-	if c.local {
-		s.timeout = tableTimeout
-	}
-	f.Add("-o,--output", options.Choice(&s.output, "text", "json"), "Form of the result.")
-	f.Add("--timeout", options.Duration(&s.timeout, s.timeout, 100*time.Millisecond, 10*time.Minute), "Longest time that one cluster or table may take.")
-	if s.program.Remote {
-		f.Add("--urls", options.Text("FILE", &s.urls, ""),
-			"File of clusters, NAME URL on each line, with the URLs of support listeners; - is standard input. It needs no API server.")
-	}
-	f.CommandGroup("Route servers")
-	s.places.Define(f)
-	if c.local {
-		f.TLS("tls", &s.tls, "Files for TLS to the main listeners, PEM.")
-		f.Manifests(&s.server)
-		cmd.Long += "\n\nManifests are compiled with the flags and the -config-file of the server: routesrv --help lists them."
-	}
-}
-
-// run runs the command with its arguments.
-func (s *session) run(cmd *cobra.Command, c command, args []string) (int, error) {
-	defer s.places.Close()
-	defer http.DefaultClient.CloseIdleConnections()
-	err := program.Resolved(cmd, s.flags, s.flags.Resolve(args, s.program.Env))
-	if err != nil {
-		return Trouble, err
-	}
-	switch {
-	case c.local && !s.program.Remote:
-		s.args = args
-	case s.urls != "":
-		s.args = args
-		s.clusters, err = s.listed()
-	default:
-		s.clusters, s.args, err = s.places.Clusters(args)
-	}
-	if err != nil {
-		return Trouble, usageError(err)
-	}
-	switch least, most := s.program.limits(c); {
-	case len(s.args) < least:
-		return Trouble, usagef("too few arguments: needs %s", s.program.arguments(c, s.places))
-	case len(s.args) > most:
-		return Trouble, unexpected(s.args[most])
-	}
-	s.named = len(s.clusters) > 1 || len(s.clusters) == 1 && s.clusters[0].Name != ""
-	return s.job.run(cmd.Context(), s)
-}
-
-// usagef returns an error in the arguments.
-func usagef(format string, args ...any) error { return options.Usagef(format, args...) }
-
-func usageError(err error) error { return &options.Error{Err: err} }
-
-func unexpected(arg string) error { return usagef("unexpected argument %q", arg) }
-
-// parameters returns the parameters of a request, names and values in turn, without the empty ones.
-func parameters(pairs ...string) url.Values {
-	q := url.Values{}
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			q.Set(pairs[i], pairs[i+1])
-		}
-	}
-	return q
-}
-
-// ask asks the replicas of clusters, within the limits of the flags.
-func ask[T any](ctx context.Context, s *session, clusters []Cluster, question func(context.Context, Replica) (T, error)) []query.Reply[T] {
-	return query.Ask(ctx, s.timeout, clusters, question)
 }

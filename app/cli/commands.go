@@ -1,24 +1,6 @@
 package cli
 
-import (
-	"context"
-
-	"github.com/routesrv/routesrv/api"
-	"github.com/routesrv/routesrv/app/options"
-)
-
-// job is a command with the values of its flags.
-type job interface {
-	define(*options.Flags)
-	run(ctx context.Context, s *session) (status int, err error)
-}
-
-// runner is a job without its own flags.
-type runner func(ctx context.Context, s *session) (status int, err error)
-
-func (runner) define(*options.Flags) {}
-
-func (r runner) run(ctx context.Context, s *session) (int, error) { return r(ctx, s) }
+import "github.com/routesrv/routesrv/api"
 
 // command describes a job. To add a command, add it to the table below, and write its job.
 type command struct {
