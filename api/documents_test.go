@@ -91,7 +91,7 @@ func documents() map[string]any {
 			Pre:      &fleet.Pre{Seconds: 86400, CleanSeconds: 3600, Ready: true},
 			Suspects: []fleet.Suspect{{Digest: other, Proven: digest, Deaths: 2, Evidence: "the proxy was restarted 2 times with tables that are not proven", Ago: 4.5}},
 		},
-		"clients": &fleet.View{
+		"clients": &fleet.Clients{
 			Time: at, Table: &fleet.Table{Digest: digest, Revision: 100, Since: at}, Counts: fleet.Counts{Current: 1}, Total: 1,
 			Zones: []fleet.Group{{Name: "a", Counts: fleet.Counts{Current: 1}}}, Versions: []fleet.Group{{Name: "v1.2.3", Counts: fleet.Counts{Current: 1}}},
 			Replicas: []fleet.Replica{{Name: "routesrv-0", Instance: "X", Self: true, Clients: 1}}, Relays: []fleet.Relay{},

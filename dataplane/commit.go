@@ -55,7 +55,7 @@ func (c *Client) offer(seen tables, next *publish.Candidate) (result string) {
 		Newest: next.Table.Revision(), Held: backends || next.State == api.StateHeld, Backends: backends,
 		Stale: next.State == api.StateStale, At: next.Read.At,
 	}
-	switch o := c.publisher.Begin().OfferSeen(seen.View, *next); o.Result {
+	switch o := c.publisher.Begin().OfferSeen(seen.Tables, *next); o.Result {
 	case publish.Overtaken:
 		c.Recheck()
 		return resultOvertaken

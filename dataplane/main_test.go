@@ -300,7 +300,7 @@ func (w *world) run(c *dataplane.Client) (stop func()) {
 }
 
 // heldBy returns the digest of the table that the client holds back; zero if there is none.
-func heldBy(c *dataplane.Client) table.Digest { return c.Publisher().State().Digest }
+func heldBy(c *dataplane.Client) table.Digest { return c.Publisher().Holding().Digest }
 
 // mustPoll polls and expects a usable answer.
 func mustPoll(t testing.TB, c *dataplane.Client) {

@@ -59,7 +59,7 @@ func knows(name string) http.HandlerFunc {
 			http.Error(w, "it would ask others", http.StatusBadRequest)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(fleet.View{Replicas: []fleet.Replica{{Name: name, Instance: name}}})
+		_ = json.NewEncoder(w).Encode(fleet.Clients{Replicas: []fleet.Replica{{Name: name, Instance: name}}})
 	}
 }
 
@@ -83,7 +83,7 @@ func TestClientsOfAllPeers(t *testing.T) {
 	for _, a := range answers {
 		host, _, _ := strings.Cut(a.Address, ":")
 		if a.Err == nil {
-			got[host] = a.View.Replicas[0].Name
+			got[host] = a.Clients.Replicas[0].Name
 		} else {
 			got[host] = "error: " + a.Err.Error()
 		}

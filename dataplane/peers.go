@@ -191,7 +191,7 @@ func PeerClients(ctx context.Context, cfg PeersConfig, port int) []fleet.Answer 
 		asking.Go(func() {
 			one := &answers[i]
 			one.Address = net.JoinHostPort(p.address.String(), strconv.Itoa(port))
-			one.View, one.Err = askClients(ctx, transport, one.Address, int64(maxViews/len(peers)))
+			one.Clients, one.Err = askClients(ctx, transport, one.Address, int64(maxViews/len(peers)))
 		})
 	}
 	asking.Wait()
@@ -204,7 +204,7 @@ func PeerClients(ctx context.Context, cfg PeersConfig, port int) []fleet.Answer 
 }
 
 // askClients asks one peer for its own clients, all of them.
-func askClients(ctx context.Context, transport http.RoundTripper, address string, limit int64) (v *fleet.View, err error) {
+func askClients(ctx context.Context, transport http.RoundTripper, address string, limit int64) (v *fleet.Clients, err error) {
 	u := url.URL{Scheme: "http", Host: address, Path: api.PathClients, RawQuery: "local&limit=" + strconv.Itoa(fleet.DefaultMax)}
 	err = readPeer(ctx, &u, transport, func(r io.Reader) error {
 		limited := &io.LimitedReader{R: r, N: limit}

@@ -444,7 +444,7 @@ func TestGuardOfARelay(t *testing.T) {
 		if plain.Current().Digest() != lost.Digest() {
 			t.Error("the relay holds a loss that the root has let pass")
 		}
-		if strict.Current().Digest() == lost.Digest() || !strict.Publisher().State().Held {
+		if strict.Current().Digest() == lost.Digest() || !strict.Publisher().Holding().Held {
 			t.Error("the relay with a limit does not hold the loss")
 		}
 		if got := strict.head("/routes").Get("X-Table-State"); got != "held" {

@@ -13,9 +13,9 @@ import (
 )
 
 // tables are the tables of the client when a request is made.
-type tables struct{ publish.View }
+type tables struct{ publish.Tables }
 
-func (c *Client) tables() tables { return tables{c.publisher.View()} }
+func (c *Client) tables() tables { return tables{c.publisher.Tables()} }
 
 func (t tables) names() []string {
 	var names []string
@@ -141,7 +141,7 @@ func appliedOf(s *publish.Served) *api.Applied {
 
 // Status returns the state of the client.
 func (c *Client) Status() Status {
-	served, guard, file := c.publisher.Served(), c.publisher.State(), c.publisher.File()
+	served, guard, file := c.publisher.Served(), c.publisher.Holding(), c.publisher.File()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.loop.Fetch

@@ -8,7 +8,7 @@ import (
 
 // client is a client in a Registry.
 type client struct {
-	Client // as a View has it, except for what depends on the time of the View
+	Client // as in an answer, except for what depends on the time of the answer
 
 	key       string     // see keyOf
 	address   netip.Addr // of the last request; the client counts for this address

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// View returns all clients of this replica only, sorted by id.
-func (r *Registry) View() *View {
+// Clients returns all clients of this replica only, sorted by id.
+func (r *Registry) Clients() *Clients {
 	now := r.now()
 	r.mu.Lock()
 	r.look()
-	v := &View{Time: now, Tables: r.tables(), Clients: make([]Client, 0, len(r.clients))}
+	v := &Clients{Time: now, Tables: r.tables(), Clients: make([]Client, 0, len(r.clients))}
 	if len(v.Tables) > 0 {
 		v.Table = &v.Tables[0]
 	}
@@ -36,8 +36,8 @@ func (r *Registry) View() *View {
 // showAtOnce is how many clients are copied without releasing the lock, which requests of clients also need.
 const showAtOnce = 256
 
-// showSome adds some clients to a view, except those removed meanwhile.
-func (r *Registry) showSome(v *View, keys []string, now time.Time) {
+// showSome adds some clients to an answer, except those removed meanwhile.
+func (r *Registry) showSome(v *Clients, keys []string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range keys {

@@ -12,7 +12,7 @@ import (
 // DefaultLimit is how many clients an answer has, unless the request sets a limit.
 const DefaultLimit = 1000
 
-// Query filters the clients of a [View]. The zero value matches all.
+// Query selects clients. The zero value matches all.
 type Query struct {
 	State                      State
 	Kind                       Kind
@@ -54,19 +54,19 @@ func (q Query) chooses(c *Client) bool {
 
 func matches[T ~string](want, got T) bool { return want == "" || want == got }
 
-// Answer is a peer's answer: a View of that peer's clients, or an error.
+// Answer is a peer's answer: its clients, or an error.
 type Answer struct {
 	Address string // host:port
-	View    *View
+	Clients *Clients
 	Err     error
 }
 
-// Merge merges the View of a replica with the Views of its peers. A client known to several replicas is shown as seen by the one
+// Merge joins the clients of a replica with those of its peers. A client known to several replicas is shown as seen by the one
 // that heard it last, with its newest report. A client that is current only for a lagging replica is behind. Relays among the
 // peers contribute details of their clients; counts exclude them. Merge changes local.
-func Merge(local *View, answers []Answer, q Query) *View {
+func Merge(local *Clients, answers []Answer, q Query) *Clients {
 	v := *local
-	views := []*View{local}
+	heard := []*Clients{local}
 	slices.SortFunc(answers, func(a, b Answer) int { return cmp.Compare(a.Address, b.Address) })
 	seen := map[string]bool{v.Replicas[0].Instance: true}
 	for _, a := range answers {
@@ -74,18 +74,18 @@ func Merge(local *View, answers []Answer, q Query) *View {
 		switch {
 		case a.Err != nil:
 			r.Error = printable(a.Err.Error(), maxReason)
-		case a.View != nil && len(a.View.Replicas) > 0:
-			if r = a.View.Replicas[0]; seen[r.Instance] {
+		case a.Clients != nil && len(a.Clients.Replicas) > 0:
+			if r = a.Clients.Replicas[0]; seen[r.Instance] {
 				continue
 			}
 			seen[r.Instance], r.Self = true, false
-			views = append(views, a.View)
+			heard = append(heard, a.Clients)
 		}
 		r.Address = a.Address
 		v.Replicas = append(v.Replicas, r)
 	}
-	m := merger{clients: make(map[string]*Client), relays: make(map[string]*Relay), reference: newest(views)}
-	for _, one := range views {
+	m := merger{clients: make(map[string]*Client), relays: make(map[string]*Relay), reference: newest(heard)}
+	for _, one := range heard {
 		m.join(one)
 	}
 	v.Clients, v.Relays = m.list()
@@ -98,16 +98,16 @@ func Merge(local *View, answers []Answer, q Query) *View {
 
 // merger collects the clients of several replicas.
 type merger struct {
-	reference *View              // of the replica that is as new as any; nil if no replica has a table with a revision
+	reference *Clients           // of the replica that is as new as any; nil if no replica has a table with a revision
 	clients   map[string]*Client // by id
 	relays    map[string]*Relay
 }
 
-// newest returns the view of the replica with the highest revision, of relays only if there is no other; nil without one.
-func newest(views []*View) (newest *View) {
-	for _, v := range views {
+// newest returns the answer of the replica with the highest revision, of relays only if there is no other; nil without one.
+func newest(heard []*Clients) (newest *Clients) {
+	for _, v := range heard {
 		r := v.Replicas[0]
-		if r.Table == nil || r.Relay && !views[0].Replicas[0].Relay {
+		if r.Table == nil || r.Relay && !heard[0].Replicas[0].Relay {
 			continue
 		}
 		if newest == nil || r.Table.Revision > newest.Replicas[0].Table.Revision {
@@ -117,7 +117,7 @@ func newest(views []*View) (newest *View) {
 	return newest
 }
 
-func (m *merger) join(v *View) {
+func (m *merger) join(v *Clients) {
 	self := v.Replicas[0]
 	behind, since := m.behind(v)
 	for i := range v.Clients {
@@ -155,7 +155,7 @@ func (m *merger) summary(one Relay) {
 }
 
 // behind returns by how many versions the replica lags behind the newest one; 0 if it does not, -1 if unknown.
-func (m *merger) behind(v *View) (versions int, since time.Duration) {
+func (m *merger) behind(v *Clients) (versions int, since time.Duration) {
 	if m.reference == nil || m.reference == v || v.Replicas[0].Table == nil {
 		return 0, 0
 	}
@@ -235,7 +235,7 @@ func (m *merger) list() (clients []Client, relays []Relay) {
 }
 
 // finish counts the clients, then filters and sorts them.
-func (v *View) finish(q Query) {
+func (v *Clients) finish(q Query) {
 	v.Counts, v.Clients, v.Relays = Counts{}, append([]Client{}, v.Clients...), append([]Relay{}, v.Relays...) // never null in JSON
 	zones, versions := make(map[string]Counts), make(map[string]Counts)
 	behindRelay := v.Replicas[0].Relay

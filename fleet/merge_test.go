@@ -14,8 +14,8 @@ import (
 var start = time.Unix(1_800_000_000, 0)
 
 // replica is the View of a replica that serves table n, published n seconds after the start.
-func replica(host string, n int, clients ...fleet.Client) *fleet.View {
-	v := &fleet.View{Time: start.Add(100 * time.Second), Clients: clients}
+func replica(host string, n int, clients ...fleet.Client) *fleet.Clients {
+	v := &fleet.Clients{Time: start.Add(100 * time.Second), Clients: clients}
 	t := &fleet.Table{Digest: name(n).Digest, Revision: uint64(n), Since: start.Add(time.Duration(n) * time.Second)}
 	v.Table = t
 	v.Replicas = []fleet.Replica{{Name: host, Instance: host, Self: true, Table: t, Clients: len(clients)}}
@@ -36,7 +36,7 @@ func seen(id string, s fleet.State, n, heard int) fleet.Client {
 	}
 }
 
-func states(v *fleet.View) string {
+func states(v *fleet.Clients) string {
 	text := ""
 	for _, c := range v.Clients {
 		text += fmt.Sprintf("%s=%s@%s ", c.ID, c.State, c.Replica)
@@ -48,8 +48,8 @@ func TestNewestSightingCounts(t *testing.T) {
 	a := replica("a", 5, seen("moved", fleet.Silent, 4, 10), seen("here", fleet.Current, 5, 90), seen("gone", fleet.Silent, 3, 20))
 	b := replica("b", 5, seen("moved", fleet.Current, 5, 95), seen("gone", fleet.Silent, 3, 10), seen("there", fleet.Behind, 4, 90))
 	v := fleet.Merge(a, []fleet.Answer{
-		{Address: "10.0.0.2:9911", View: b}, {Address: "10.0.0.3:9911", Err: errors.New("no answer in time")},
-		{Address: "10.0.0.1:9911", View: replica("a", 5)}, {Address: "10.0.0.4:9911", View: &fleet.View{}},
+		{Address: "10.0.0.2:9911", Clients: b}, {Address: "10.0.0.3:9911", Err: errors.New("no answer in time")},
+		{Address: "10.0.0.1:9911", Clients: replica("a", 5)}, {Address: "10.0.0.4:9911", Clients: &fleet.Clients{}},
 	}, fleet.Query{})
 	if got, want := states(v), "there=behind@b gone=silent@a here=current@a moved=current@b "; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -69,7 +69,7 @@ func TestNewestSightingCounts(t *testing.T) {
 
 func TestClientsOfAReplicaThatLagsAreBehind(t *testing.T) {
 	lagging := replica("a", 3, seen("with a", fleet.Current, 3, 90), seen("ahead", fleet.Current, 5, 90), seen("zone", fleet.Current, 99, 90))
-	v := fleet.Merge(lagging, []fleet.Answer{{Address: "b", View: replica("b", 5)}}, fleet.Query{})
+	v := fleet.Merge(lagging, []fleet.Answer{{Address: "b", Clients: replica("b", 5)}}, fleet.Query{})
 	if got, want := states(v), "with a=behind@a zone=behind@a ahead=current@a "; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -82,12 +82,12 @@ func TestReportCountsMoreThanWhatWasSent(t *testing.T) {
 	sent := seen("p", fleet.Current, 5, 90) // as seen by the replica that has its stream
 	told := seen("p", fleet.Rejected, 4, 80)
 	told.Reported, told.Reason, told.BehindVersions = start.Add(80*time.Second), "guard: no", 1
-	v := fleet.Merge(replica("a", 5, sent), []fleet.Answer{{Address: "b", View: replica("b", 5, told)}}, fleet.Query{})
+	v := fleet.Merge(replica("a", 5, sent), []fleet.Answer{{Address: "b", Clients: replica("b", 5, told)}}, fleet.Query{})
 	if c := v.Clients[0]; c.State != fleet.Rejected || c.Reason != "guard: no" || c.Holds.Revision != 4 || c.BehindVersions != 1 || c.Replica != "a" {
 		t.Errorf("%+v", c)
 	}
 	sent.Holds.Since = start.Add(85 * time.Second) // after the client reported that
-	v = fleet.Merge(replica("a", 5, sent), []fleet.Answer{{Address: "b", View: replica("b", 5, told)}}, fleet.Query{})
+	v = fleet.Merge(replica("a", 5, sent), []fleet.Answer{{Address: "b", Clients: replica("b", 5, told)}}, fleet.Query{})
 	if c := v.Clients[0]; c.State != fleet.Current || c.Reason != "" {
 		t.Errorf("%+v", c)
 	}
@@ -103,7 +103,7 @@ func TestClientsOfRelaysAreDetails(t *testing.T) {
 	other := replica("b", 5)
 	other.Relays = []fleet.Relay{{ID: "relay-0", Total: 9, Heard: start}}
 	below.Counts, below.Time = fleet.Counts{Silent: 1}, start.Add(time.Second)
-	v := fleet.Merge(root, []fleet.Answer{{Address: "z", View: other}, {Address: "r", View: below}}, fleet.Query{})
+	v := fleet.Merge(root, []fleet.Answer{{Address: "z", Clients: other}, {Address: "r", Clients: below}}, fleet.Query{})
 	if got, want := states(v), "leaf=silent@relay-0 relay-0=current@a "; got != want || v.Clients[0].Relay != "relay-0" {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -113,7 +113,7 @@ func TestClientsOfRelaysAreDetails(t *testing.T) {
 }
 
 func TestQueries(t *testing.T) {
-	ask := func(query string) (*fleet.View, error) {
+	ask := func(query string) (*fleet.Clients, error) {
 		values, err := url.ParseQuery(query)
 		if err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func TestClientWhoseStreamAndReportsReachDifferentReplicas(t *testing.T) {
 	who := identity("p")
 	b.Saw(fleet.Sighting{Identity: who, Address: address(1), Holds: name(1), Stream: etagcache.StreamOpened})
 	state := func() fleet.State {
-		v := fleet.Merge(a.View(), []fleet.Answer{{Address: "10.0.0.2:9911", View: b.View()}}, fleet.Query{})
+		v := fleet.Merge(a.Clients(), []fleet.Answer{{Address: "10.0.0.2:9911", Clients: b.Clients()}}, fleet.Query{})
 		if len(v.Clients) != 1 {
 			t.Fatalf("%d clients", len(v.Clients))
 		}

@@ -1,7 +1,7 @@
 // Package fleet tracks which client holds which table: every client of a route server, from its requests and its reports.
 //
 // A [Registry] is told about each request and stream ([Registry.Saw]), each report ([Registry.Reported]) and each published table
-// ([Registry.Published]). It returns a [View] of the clients of this replica, and [Merge] merges the views of several replicas. A
+// ([Registry.Published]). It returns the [Clients] of this replica, and [Merge] joins those of several replicas. A
 // [Reporter] is the other side: it sends the reports of a sidecar or a relay.
 //
 // A client is compared with the tables that its replica has published, which are numbered. It is current if it holds the last

@@ -67,12 +67,12 @@ func (w *world) pollFrom(from int, pod string, n int) {
 
 func (w *world) client(t *testing.T, id string) fleet.Client {
 	t.Helper()
-	for _, c := range w.View().Clients {
+	for _, c := range w.Clients().Clients {
 		if c.ID == id {
 			return c
 		}
 	}
-	t.Fatalf("no client %q in %+v", id, w.View().Clients)
+	t.Fatalf("no client %q in %+v", id, w.Clients().Clients)
 	return fleet.Client{}
 }
 
@@ -170,7 +170,7 @@ func TestWhoAsksOnceIsNoClient(t *testing.T) {
 		t.Helper()
 		w.Tick()
 		holders, live := w.Share(1)
-		if v := w.View(); v.Total != want || len(v.Clients) != want || v.Replicas[0].Clients != want || w.Counts().Total() != want || live > want {
+		if v := w.Clients(); v.Total != want || len(v.Clients) != want || v.Replicas[0].Clients != want || w.Counts().Total() != want || live > want {
 			t.Errorf("%s: %d clients, %d of %d hold the table, want %d", when, v.Total, holders, live, want)
 		}
 	}
@@ -263,7 +263,7 @@ func TestRelayHasASummary(t *testing.T) {
 	w := newWorld(fleet.Config{})
 	id := fleet.Identity{Kind: fleet.RelayKind, ID: "relay-0", Interval: 3 * time.Second}.String()
 	w.Reported(id, address(9), &fleet.Report{Clients: &fleet.Counts{Current: 3, Silent: 1}})
-	v := w.View()
+	v := w.Clients()
 	if len(v.Relays) != 1 || v.Relays[0].ID != "relay-0" || v.Relays[0].Total != 4 || v.Relays[0].Details || v.Total != 1 {
 		t.Errorf("%+v", v)
 	}
@@ -285,7 +285,7 @@ routesrv_clients{state="current"} 99
 routesrv_clients{state="rejected"} 0
 routesrv_clients{state="silent"} 0
 `, "routesrv_clients")
-	if all := w.View().Tables; len(all) != 2 || all[0].Digest != name(2).Digest || all[1].Digest != name(1).Digest {
+	if all := w.Clients().Tables; len(all) != 2 || all[0].Digest != name(2).Digest || all[1].Digest != name(1).Digest {
 		t.Errorf("%+v", all)
 	}
 }
@@ -334,7 +334,7 @@ func TestSilentOnesLeave(t *testing.T) {
 	w.wantState(t, "ingress/p", fleet.Silent, 0)
 	w.now = w.now.Add(1)
 	w.Tick()
-	if v := w.View(); v.Total != 0 || len(v.Clients) != 0 {
+	if v := w.Clients(); v.Total != 0 || len(v.Clients) != 0 {
 		t.Errorf("%+v", v)
 	}
 }
@@ -348,13 +348,13 @@ func TestHostileIDsGrowNothing(t *testing.T) {
 			w.Saw(fleet.Sighting{UserAgent: fmt.Sprint("agent", i), Address: address(1), Holds: name(i)})
 		}
 	}
-	if n := w.View().Total; n != fleet.MaxPerAddress+fleet.MaxInferredPerAddress {
+	if n := w.Clients().Total; n != fleet.MaxPerAddress+fleet.MaxInferredPerAddress {
 		t.Errorf("one address has %d clients", n)
 	}
 	for i := range 10_000 {
 		w.Saw(fleet.Sighting{Identity: identity(fmt.Sprint("more", i)), Address: address(i), Holds: name(1)})
 	}
-	v := w.View()
+	v := w.Clients()
 	if v.Total != 3000 || !v.Replicas[0].Full {
 		t.Errorf("%d clients, full: %v", v.Total, v.Replicas[0].Full)
 	}
@@ -362,7 +362,7 @@ func TestHostileIDsGrowNothing(t *testing.T) {
 	for i := range 100 {
 		w.poll(fmt.Sprint("honest", i), 1)
 	}
-	if v := w.View(); v.Total != 100 || v.Counts.Current != 100 {
+	if v := w.Clients(); v.Total != 100 || v.Counts.Current != 100 {
 		t.Errorf("%+v", v.Counts)
 	}
 }
@@ -378,7 +378,7 @@ func TestInventedIDsKeepNobodyOut(t *testing.T) {
 		w.pollFrom(100+i, fmt.Sprint("real-", i), 1)
 	}
 	w.wantState(t, "ingress/real-499", fleet.Current, 0)
-	if n := w.View().Total; n != 3000*3/4+500 {
+	if n := w.Clients().Total; n != 3000*3/4+500 {
 		t.Errorf("%d clients", n)
 	}
 }
@@ -442,7 +442,7 @@ func TestSize(t *testing.T) {
 	if grown > most {
 		t.Errorf("more than %d", most)
 	}
-	if n := w.View().Total; n != fleet.DefaultMax {
+	if n := w.Clients().Total; n != fleet.DefaultMax {
 		t.Errorf("%d clients", n)
 	}
 }

@@ -34,7 +34,7 @@ func TestDeathsAreShown(t *testing.T) {
 	want := []fleet.SuspectTable{{
 		Digest: name(2).Digest, Clients: 2, Deaths: 4, Example: "ingress/p1", Evidence: "it died", Last: w.now.Add(-time.Second).UTC(),
 	}}
-	if diff := cmp.Diff(want, w.View().Suspects); diff != "" {
+	if diff := cmp.Diff(want, w.Clients().Suspects); diff != "" {
 		t.Errorf("/clients (-want +got)\n%s", diff)
 	}
 	if s := w.client(t, "ingress/p1").Suspects; len(s) != 1 || s[0].Ago != 2 {
@@ -54,7 +54,7 @@ func TestDeathsAreShown(t *testing.T) {
 	w.dying(t, 1)
 	holds(4, 1)
 	w.dying(t, 0)
-	if n := len(w.View().Suspects); n != 2 {
+	if n := len(w.Clients().Suspects); n != 2 {
 		t.Errorf("%d suspects are shown, want 2", n)
 	}
 }
@@ -112,7 +112,7 @@ func TestForgedReportsHideNoDeath(t *testing.T) {
 		a.report("real", fleet.Report{Holds: name(1)})
 		b.report("real", fleet.Report{Holds: name(1)})
 	}
-	v := fleet.Merge(a.View(), []fleet.Answer{{Address: "10.0.0.2:9911", View: b.View()}}, fleet.Query{})
+	v := fleet.Merge(a.Clients(), []fleet.Answer{{Address: "10.0.0.2:9911", Clients: b.Clients()}}, fleet.Query{})
 	if len(v.Suspects) != 16 || v.Suspects[0].Example != "ingress/real" || v.Suspects[0].Digest != name(2).Digest {
 		t.Errorf("%d suspect tables, the first is %+v", len(v.Suspects), v.Suspects[0])
 	}

@@ -10,7 +10,7 @@ import (
 const (
 	// maxVersions is how many published tables are remembered: 25 minutes with a change in every poll of three seconds.
 	maxVersions = 512
-	// shownTables is how many of them a View contains.
+	// shownTables is how many of them an answer contains.
 	shownTables = 64
 )
 

@@ -53,7 +53,7 @@ func TestHeldTableCanBeAccepted(t *testing.T) {
 		f.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "a"})
 		f.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "b"})
 		f.poll()
-		state := f.publisher.State()
+		state := f.publisher.Holding()
 		if !state.Held || len(f.published) != 1 {
 			t.Fatalf("guard %+v after %d tables, want the second one held", state, len(f.published))
 		}

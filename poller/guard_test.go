@@ -131,8 +131,8 @@ func TestFailedReadsNeitherAdvanceNorEndAHold(t *testing.T) {
 		polled(3 * time.Second) // one poll has seen it
 		w.fail(errors.New("down"))
 		polled(10 * time.Minute)
-		if got := w.tables(); !slices.Equal(got, []string{"a b c"}) || !g.State().Held {
-			t.Errorf("published %v, guard %+v: want the hold as it was", got, g.State())
+		if got := w.tables(); !slices.Equal(got, []string{"a b c"}) || !g.Holding().Held {
+			t.Errorf("published %v, guard %+v: want the hold as it was", got, g.Holding())
 		}
 		w.fail(nil)
 		polled(time.Until(p.Status().NextAttempt)) // the second poll that agrees

@@ -47,10 +47,10 @@ func TestAnAcceptanceOfAHoldGivesTheNewestTable(t *testing.T) {
 			f.poll()
 		}
 		seen := told.seen
-		if s := f.publisher.State(); !s.Held || len(seen) != 5 || len(f.published) != 4 {
+		if s := f.publisher.Holding(); !s.Held || len(seen) != 5 || len(f.published) != 4 {
 			t.Fatalf("%d reads, %d tables, %+v", len(seen), len(f.published), s)
 		}
-		got, err := f.poller.Accept(publish.Acceptance{Digest: f.publisher.State().Digest})
+		got, err := f.poller.Accept(publish.Acceptance{Digest: f.publisher.Holding().Digest})
 		if err != nil || !got.Equal(seen[4].Candidate) {
 			t.Errorf("an acceptance of the kept objects gives %v, error %v; want the newest", got, err)
 		}

@@ -44,8 +44,8 @@ type Served struct {
 	Stale bool
 }
 
-// View is the served table and the held one at one moment; nil if there is none.
-type View struct {
+// Tables is the served table and the held one at one moment; nil if there is none.
+type Tables struct {
 	Served *Served
 	Held   *Candidate
 }
@@ -70,8 +70,8 @@ type Outcome struct {
 	Now *table.Table
 }
 
-// State is what is held: a table, or kept objects. The zero value means that nothing is or ever was held.
-type State struct {
+// Holding is what is held: a table, or kept objects. The zero value means that nothing is or ever was held.
+type Holding struct {
 	api.Guard
 	Lost Lost
 }

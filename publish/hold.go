@@ -98,8 +98,8 @@ func (s *standing) accepts(a Acceptance) error {
 }
 
 // state returns what is held: the whole table, or objects.
-func (s *standing) state() State {
-	state := State{Guard: api.Guard{Last: s.last}, Lost: s.lost}
+func (s *standing) state() Holding {
+	state := Holding{Guard: api.Guard{Last: s.last}, Lost: s.lost}
 	kept := s.list.objects().acceptable().newestFirst()
 	list, digest := kept, s.digest
 	if tables := s.list.tables(); len(tables) > 0 && s.newest != nil {

@@ -256,14 +256,14 @@ func refuses(t *testing.T, g *heldTables, err, want error, held *table.Table, te
 
 func TestStateSaysWhatIsHeld(t *testing.T) {
 	g := newHeldTables(t, guard.Config{})
-	if s := g.state(); !reflect.DeepEqual(s, State{}) {
+	if s := g.state(); !reflect.DeepEqual(s, Holding{}) {
 		t.Errorf("got %+v, want nothing", s)
 	}
 	full, few := newTable(t, "a", "b", "c"), newTable(t, "a")
 	g.offer(full, few, startTime)
 	v := g.offer(full, few, startTime.Add(time.Second))
 	s := g.state()
-	want := State{Guard: api.Guard{Held: true, Reason: v.Reason, Detail: v.Detail, Since: v.Since, ReleaseAt: v.ReleaseAt, Digest: few.Digest(), Revision: 1, Routes: 1}}
+	want := Holding{Guard: api.Guard{Held: true, Reason: v.Reason, Detail: v.Detail, Since: v.Since, ReleaseAt: v.ReleaseAt, Digest: few.Digest(), Revision: 1, Routes: 1}}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("got %+v, want %+v", s, want)
 	}

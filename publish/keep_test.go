@@ -176,7 +176,7 @@ func (c *cluster) keeps(when string, want ...string) {
 	if !slices.Equal(got, want) {
 		c.t.Errorf("%s: kept are %q, want %q", when, got, want)
 	}
-	if got := c.publisher.State().Held; got != held {
+	if got := c.publisher.Holding().Held; got != held {
 		c.t.Errorf("%s: held is %v, want %v", when, got, held)
 	}
 }
@@ -336,7 +336,7 @@ func TestReplicasAdoptKeptObjects(t *testing.T) {
 	if a, b := one.publisher.Kept()[0], other.publisher.Kept()[0]; !a.Until.Equal(b.Until) || a.Reason != b.Reason {
 		t.Errorf("adopted is %+v, want the reason and end of %+v", b, a)
 	}
-	if _, err := other.publisher.Accept(publish.Acceptance{Digest: other.publisher.State().Digest}); err != nil {
+	if _, err := other.publisher.Accept(publish.Acceptance{Digest: other.publisher.Holding().Digest}); err != nil {
 		t.Fatal(err)
 	}
 	other.read()
@@ -351,7 +351,7 @@ func TestAcceptanceOfSomeObjects(t *testing.T) {
 	c.remove("shop", 0, 20)
 	c.remove("team", 0, 5)
 	c.read()
-	list := c.publisher.State().Digest
+	list := c.publisher.Holding().Digest
 	c.keeps("before", slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))...)
 
 	for _, tt := range []struct {
@@ -528,14 +528,14 @@ func TestAnObjectThatGrowsStaysKept(t *testing.T) {
 	}
 	c.ingresses["shop/app-07"] = &large
 	c.read()
-	since := c.publisher.State().Since
+	since := c.publisher.Holding().Since
 	for i := range 3 {
 		c.pod("team", "app-00", fmt.Sprintf("10.2.2.%d", i))
 		c.read()
 		c.keeps("an object has grown", "Ingress shop/app-07")
 		c.serves("an object has grown", "!more-1", "shop__app_07", fmt.Sprintf("10.2.2.%d", i))
 	}
-	if got := c.publisher.State().Since; !got.Equal(since) {
+	if got := c.publisher.Holding().Since; !got.Equal(since) {
 		t.Errorf("kept since %v, want %v: it was released meanwhile", got, since)
 	}
 	c.ingresses["shop/app-07"] = small

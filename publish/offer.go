@@ -25,7 +25,7 @@ func (a *Attempt) Offer(c Candidate) Outcome {
 
 // OfferSeen is Offer after a request for the difference from a state. If that is no longer the state, the result is
 // [Overtaken].
-func (a *Attempt) OfferSeen(seen View, c Candidate) Outcome {
+func (a *Attempt) OfferSeen(seen Tables, c Candidate) Outcome {
 	a.publisher.mu.Lock()
 	defer a.publisher.mu.Unlock()
 	if p := a.publisher; p.served.Load() != seen.Served || p.Held() != seen.Held {

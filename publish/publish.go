@@ -189,19 +189,19 @@ func (p *Publisher) Held() *Candidate { return p.standing.Load().newest }
 // Ready returns a channel that is closed once a table is served.
 func (p *Publisher) Ready() <-chan struct{} { return p.ready }
 
-// View returns the served and the held candidate. It waits while a table is being published.
-func (p *Publisher) View() View {
+// Tables returns the served and the held candidate. It waits while a table is being published.
+func (p *Publisher) Tables() Tables {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return View{p.served.Load(), p.Held()}
+	return Tables{p.served.Load(), p.Held()}
 }
 
 // Comparison returns at one moment what is held (the newest table while objects are kept; nil if nothing is), the served
 // table or the table of a peer beside it, or nil, and the state.
-func (p *Publisher) Comparison() (beside, held *table.Table, s State) {
+func (p *Publisher) Comparison() (beside, held *table.Table, s Holding) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s = p.State()
+	s = p.Holding()
 	if c := p.Held(); c != nil {
 		held = c.Table
 	}
@@ -223,5 +223,5 @@ func (p *Publisher) List() []*Kept {
 // Kept returns the objects that are kept or under review, the newest first, except soaking ones. The caller owns the slice.
 func (p *Publisher) Kept() []*Kept { return p.standing.Load().list.objects().others().newestFirst() }
 
-// State returns what is held: a table, or kept objects, whose list Digest then names.
-func (p *Publisher) State() State { return p.standing.Load().state() }
+// Holding returns what is held: a table, or kept objects, whose list Digest then names.
+func (p *Publisher) Holding() Holding { return p.standing.Load().state() }

@@ -134,7 +134,7 @@ func TestAnOfferThatAnAcceptanceOvertakesChangesNothing(t *testing.T) {
 	g.Begin().Offer(offered(tableOf(t, 100, 1)))
 	lost := tableOf(t, 10, 2)
 	g.Begin().Offer(offered(lost))
-	seen := g.View()
+	seen := g.Tables()
 	if seen.Held == nil || seen.Held.Table != lost {
 		t.Fatalf("view %+v", seen)
 	}
@@ -184,7 +184,7 @@ func TestHoldThatBeginsWithAPanicIsOne(t *testing.T) {
 		if panicked != nil || g.Table() != first {
 			t.Fatalf("panic %v, served %v: want the first table", panicked, g.Table())
 		}
-		if s := g.State(); !s.Held || s.Digest != held.Digest() || g.Held() == nil {
+		if s := g.Holding(); !s.Held || s.Digest != held.Digest() || g.Held() == nil {
 			t.Errorf("state %+v, want the whole table held", s)
 		}
 		if _, err := g.Accept(publish.Acceptance{Digest: held.Digest(), By: "anna"}); err != nil || g.Table() != held {

@@ -26,15 +26,15 @@ const (
 	readAhead = time.Minute
 )
 
-// state is the content of the file.
-type state struct {
+// lastRead is the content of the file.
+type lastRead struct {
 	Digest table.Digest `json:"digest"` // of the table beside it
 	Read   time.Time    `json:"read"`   // when that was last known to be current
 }
 
 // writeState writes the state of the table on disk.
 func (f *file) writeState(c *content) error {
-	text, err := json.Marshal(state{Digest: c.table.Digest(), Read: c.read.UTC()})
+	text, err := json.Marshal(lastRead{Digest: c.table.Digest(), Read: c.read.UTC()})
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (f *file) writeState(c *content) error {
 }
 
 // readState reads the state beside the last-known-good file. An unusable file is logged and set aside.
-func (f *file) readState() (s state) {
+func (f *file) readState() (s lastRead) {
 	path := f.cfg.Path + stateSuffix
 	keptAs, err := durable.Load(path, maxState, func(r io.Reader) error { return json.NewDecoder(r).Decode(&s) })
 	if err == nil {
@@ -55,11 +55,11 @@ func (f *file) readState() (s state) {
 		f.log.Error("state beside the last-known-good file is not usable, set aside",
 			"path", path, "error", err, "kept_as", keptAs)
 	}
-	return state{}
+	return lastRead{}
 }
 
 // readOf returns when the table of a file was last read: as in the file itself, or later as recorded for the same table.
-func (s *state) readOf(meta table.FileMeta, now time.Time) time.Time {
+func (s *lastRead) readOf(meta table.FileMeta, now time.Time) time.Time {
 	if s.Digest != meta.Digest || s.Read.Before(meta.Saved) || s.Read.After(now.Add(readAhead)) {
 		return meta.Saved
 	}

@@ -38,13 +38,13 @@ func TestAHoldOutlivesItsProcess(t *testing.T) {
 		if g.Held() == nil {
 			t.Fatal("the loss is not held")
 		}
-		begun := g.State().Since
+		begun := g.Holding().Since
 		for back := 20; back < 100; back += 10 {
 			g = next(t, path)
 			if o := g.Begin().Offer(offered(tableOf(t, back, uint64(back)))); o.Result != publish.Held || !g.Table().Equal(whole) {
 				t.Fatalf("%d of 100 are back: result %v, %d routes are served", back, o.Result, g.Table().Len())
 			}
-			if s := g.State(); s.Reason != guard.RoutesLost || !s.Since.Equal(begun) {
+			if s := g.Holding(); s.Reason != guard.RoutesLost || !s.Since.Equal(begun) {
 				t.Errorf("%d of 100 are back: %+v, want a hold since %v", back, s, begun)
 			}
 			g.Tend()
@@ -57,7 +57,7 @@ func TestAHoldOutlivesItsProcess(t *testing.T) {
 		// The hold has ended, also for the next process.
 		g = next(t, path)
 		if o := g.Begin().Offer(offered(tableOf(t, 60, 101))); o.Result != publish.Published {
-			t.Errorf("a loss below the limit: result %v, %+v", o.Result, g.State())
+			t.Errorf("a loss below the limit: result %v, %+v", o.Result, g.Holding())
 		}
 	})
 }
@@ -77,7 +77,7 @@ func TestAnAcceptedHoldStaysEnded(t *testing.T) {
 		}
 		g = next(t, path)
 		if o := g.Begin().Offer(offered(tableOf(t, 9, 3))); o.Result != publish.Published {
-			t.Errorf("result %v, %+v", o.Result, g.State())
+			t.Errorf("result %v, %+v", o.Result, g.Holding())
 		}
 	})
 }
@@ -171,7 +171,7 @@ func TestACommandThatIsNotDurableFails(t *testing.T) {
 	c.read()
 	c.remove("shop", 0, 20)
 	c.read()
-	digest := c.publisher.State().Digest
+	digest := c.publisher.Holding().Digest
 	c.publisher.Flush()
 	folder := filepath.Dir(cfg.File.Path)
 	if err := errors.Join(os.Rename(folder, folder+".away"), os.WriteFile(folder, nil, 0o600)); err != nil {

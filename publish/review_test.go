@@ -93,7 +93,7 @@ func TestAnOperatorAcceptsABadText(t *testing.T) {
 	c.filter("shop/app-01", "bad()")
 	c.read()
 	if _, err := c.publisher.Accept(publish.Acceptance{
-		Digest: c.publisher.State().Digest, By: "ann", Objects: []kube.Ref{{Kind: kube.KindIngress, Namespace: "shop", Name: "app-00"}},
+		Digest: c.publisher.Holding().Digest, By: "ann", Objects: []kube.Ref{{Kind: kube.KindIngress, Namespace: "shop", Name: "app-00"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -110,8 +110,8 @@ func TestAReviewThatIsNotDone(t *testing.T) {
 	c.filter("shop/app-00", "new()")
 	c.filter("shop/app-01", `setPath("/new")`)
 	c.read()
-	if kept := c.publisher.Kept(); len(kept) != 1 || !kept[0].Pending || c.publisher.State().Held {
-		t.Errorf("kept are %v, held is %v: want one object that waits", kept, c.publisher.State())
+	if kept := c.publisher.Kept(); len(kept) != 1 || !kept[0].Pending || c.publisher.Holding().Held {
+		t.Errorf("kept are %v, held is %v: want one object that waits", kept, c.publisher.Holding())
 	}
 	c.serves("on trial", "!new()", `setPath("/new")`)
 	delete(v, "new(")
@@ -274,7 +274,7 @@ func TestWhatAnObjectRefersToIsReviewed(t *testing.T) {
 			c.services["beta/late"] = service
 			c.read()
 			kept(c, "the Service is created again")
-			if _, err := c.publisher.Accept(publish.Acceptance{Digest: c.publisher.State().Digest, Namespaces: []string{"beta"}}); err != nil {
+			if _, err := c.publisher.Accept(publish.Acceptance{Digest: c.publisher.Holding().Digest, Namespaces: []string{"beta"}}); err != nil {
 				t.Fatal(err)
 			}
 			c.serves("accepted", "bad(")

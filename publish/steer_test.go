@@ -69,7 +69,7 @@ func TestFrozenObjectsStayAndAllElseFlows(t *testing.T) {
 	c.keeps("changed", "Ingress shop/app-00", "Ingress shop/app-01", "Ingress shop/fresh")
 	c.reasons(publish.ReasonFreeze)
 	c.serves("changed", `setPath("/old") -> "http://10.1.9.9:8080"`, `setPath("/team")`, "kube_shop__app_01", "!fresh", "!/new")
-	if s := c.publisher.State(); s.Held {
+	if s := c.publisher.Holding(); s.Held {
 		t.Errorf("what an operator froze counts as held: %+v", s)
 	}
 	if k := c.publisher.Kept()[0]; k.By != "ann" || k.Until.IsZero() || k.Detail != "frozen: namespace shop: sale" {
@@ -141,8 +141,8 @@ func TestPinsThatTakeAwayMuchAreDecisions(t *testing.T) {
 	c.serves("at once", "!kube_shop__", "kube_team__app_00")
 	c.read()
 	c.serves("another read", "!kube_shop__", "kube_team__app_00")
-	if c.publisher.State().Held {
-		t.Errorf("held: %+v", c.publisher.State())
+	if c.publisher.Holding().Held {
+		t.Errorf("held: %+v", c.publisher.Holding())
 	}
 }
 

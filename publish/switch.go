@@ -55,7 +55,7 @@ type Switch struct {
 type Pending struct {
 	Since   time.Time // time of the producer's first table
 	Waiting string    // why the move was not made at the last read
-	Guard   State
+	Guard   Holding
 	Table   *table.Table // of the other producer, as last offered
 }
 

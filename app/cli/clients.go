@@ -34,8 +34,8 @@ func (j *clientsJob) define(flags *options.Flags) {
 }
 
 // askClients asks for all clients: the counts would be wrong without some.
-func askClients(ctx context.Context, r Replica) (*fleet.View, error) {
-	v := &fleet.View{}
+func askClients(ctx context.Context, r Replica) (*fleet.Clients, error) {
+	v := &fleet.Clients{}
 	if _, err := query.Get(ctx, r.Support, api.PathClients, url.Values{"limit": {strconv.Itoa(fleet.DefaultMax)}}, v); err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func askClients(ctx context.Context, r Replica) (*fleet.View, error) {
 func (j *clientsJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askClients)
 	head := []string{"CLIENT", "STATE", "HOLDS", "BEHIND", "HEARD", "ZONE", "TABLE", "VERSION"}
-	return tabulate(s, "clients", head, replies, func(_ int, r query.Reply[*fleet.View], one *reported) int {
+	return tabulate(s, "clients", head, replies, func(_ int, r query.Reply[*fleet.Clients], one *reported) int {
 		v := mergeViews(r, fleet.State(j.state))
 		if v == nil {
 			return Trouble
@@ -59,7 +59,7 @@ func (j *clientsJob) run(ctx context.Context, s *session) (int, error) {
 }
 
 // mergeViews merges the views of the replicas as a replica merges its peers' views; nil if none answered.
-func mergeViews(r query.Reply[*fleet.View], state fleet.State) *fleet.View {
+func mergeViews(r query.Reply[*fleet.Clients], state fleet.State) *fleet.Clients {
 	there := r.Answered()
 	if len(there) == 0 {
 		return nil
@@ -74,7 +74,7 @@ func mergeViews(r query.Reply[*fleet.View], state fleet.State) *fleet.View {
 		}
 		a.Value.Replicas[0].Self = false
 		if i > 0 {
-			others = append(others, fleet.Answer{Address: a.Replica, View: a.Value})
+			others = append(others, fleet.Answer{Address: a.Replica, Clients: a.Value})
 		}
 	}
 	first := there[0].Value
@@ -87,7 +87,7 @@ func mergeViews(r query.Reply[*fleet.View], state fleet.State) *fleet.View {
 }
 
 // judge adds what is wrong with clients, and returns the exit status.
-func (j *clientsJob) judge(v *fleet.View, one *reported) (status int) {
+func (j *clientsJob) judge(v *fleet.Clients, one *reported) (status int) {
 	if n := v.Counts.Rejected; n > 0 {
 		one.Wrong = append(one.Wrong, shadowdiff.Plural(n, "client")+" rejected a table")
 	}
@@ -117,7 +117,7 @@ func (j *clientsJob) judge(v *fleet.View, one *reported) (status int) {
 }
 
 // describe describes the clients of a cluster.
-func (j *clientsJob) describe(s *session, v *fleet.View, one *reported) (status int) {
+func (j *clientsJob) describe(s *session, v *fleet.Clients, one *reported) (status int) {
 	for _, l := range v.Relays {
 		if !l.Details {
 			one.note("", shadowdiff.Plural(l.Total, "client")+" behind relay "+l.ID+": "+countsText(l.Counts))

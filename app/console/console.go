@@ -46,7 +46,7 @@ type Config struct {
 	// AcceptCommand accepts a held table in the pod, such as "routesrv accept".
 	AcceptCommand string
 	// Fleet returns the clients that match. nil means that no fleet is known.
-	Fleet func(context.Context, fleet.Query) (fleet.View, error)
+	Fleet func(context.Context, fleet.Query) (fleet.Clients, error)
 	// History returns the last entries of the history, the newest first. nil on a relay, which has none.
 	History func(n int) []api.HistoryEntry
 	// Every is how often a page with JavaScript updates; 0 means DefaultEvery.

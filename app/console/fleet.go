@@ -22,19 +22,19 @@ const (
 
 // remembered caches the answer of the fleet briefly: many pages cost one query.
 type remembered struct {
-	ask  func(context.Context, fleet.Query) (fleet.View, error)
+	ask  func(context.Context, fleet.Query) (fleet.Clients, error)
 	turn httpserve.Turns // of one query
 
 	// guarded by turn
-	view fleet.View
+	view fleet.Clients
 	err  error
 	at   time.Time
 }
 
-func (m *remembered) all(ctx context.Context) (fleet.View, error) {
+func (m *remembered) all(ctx context.Context) (fleet.Clients, error) {
 	done, ok := m.turn.Wait(ctx, 0)
 	if !ok {
-		return fleet.View{}, ctx.Err()
+		return fleet.Clients{}, ctx.Err()
 	}
 	defer done()
 	if m.at.IsZero() || time.Since(m.at) > fleetEvery {
@@ -122,7 +122,7 @@ func behind(c fleet.Client) string {
 }
 
 type fleetView struct {
-	fleet.View
+	fleet.Clients
 	Known    bool
 	Error    string
 	States   []count
@@ -139,7 +139,7 @@ func (c *Console) newFleetView(ctx context.Context) fleetView {
 	if err != nil {
 		return fleetView{Known: true, Error: text(err.Error())}
 	}
-	out := fleetView{View: v, Known: true, States: countsOf(v.Counts)}
+	out := fleetView{Clients: v, Known: true, States: countsOf(v.Counts)}
 	for _, one := range v.Clients {
 		row := newClientRow(one)
 		refuses := one.State == fleet.Current && row.Refused > 0
@@ -179,7 +179,7 @@ func (c *Console) fleetPage(ctx context.Context, r *http.Request) answer {
 	for _, s := range fleet.States() {
 		b.All = append(b.All, stateOf(s))
 	}
-	from := b.Fleet.View
+	from := b.Fleet.Clients
 	if from.Truncated && slices.Contains(fleet.States(), state) {
 		ctx, cancel := context.WithTimeout(ctx, fleetTimeout)
 		defer cancel()

@@ -125,7 +125,7 @@ func (s *Server) order(ctx context.Context) *rollout.Order {
 }
 
 // orderOf returns the order of the data planes in Pre and Exec; nil if clients of a replica are missing.
-func orderOf(v *fleet.View) *rollout.Order {
+func orderOf(v *fleet.Clients) *rollout.Order {
 	for _, r := range v.Replicas {
 		if r.Error != "" {
 			return nil
@@ -147,21 +147,21 @@ func (s *Server) serveClients(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	turns, view := s.questions, func() *fleet.View { return s.clients.merged(r.Context(), query) }
+	turns, view := s.questions, func() *fleet.Clients { return s.clients.merged(r.Context(), query) }
 	if r.URL.Query().Has("local") {
-		turns, view = s.clients.locals, func() *fleet.View { return fleet.Merge(s.clients.View(), nil, query) }
+		turns, view = s.clients.locals, func() *fleet.Clients { return fleet.Merge(s.clients.Clients(), nil, query) }
 	}
 	turns.limited(api.PathClients, func(w http.ResponseWriter, _ *http.Request) { httpserve.WriteJSON(w, http.StatusOK, view()) })(w, r)
 }
 
 // merged queries the peers, and collects the clients of this replica meanwhile.
-func (c *clients) merged(ctx context.Context, q fleet.Query) *fleet.View {
+func (c *clients) merged(ctx context.Context, q fleet.Query) *fleet.Clients {
 	var answers []fleet.Answer
 	var asking sync.WaitGroup
 	if c.peers != nil {
 		asking.Go(func() { answers = c.peers(ctx) })
 	}
-	own := c.View()
+	own := c.Clients()
 	asking.Wait()
 	return fleet.Merge(own, answers, q)
 }

@@ -189,7 +189,7 @@ func (s *Server) explain(query explain.Query) *explain.Explanation {
 
 // hold returns the current hold, or nil. If the query names a kept object, the hold has the reason and the end of that object.
 func (s *Server) hold(query explain.Query) *explain.Hold {
-	served, g := s.publisher.Served(), s.publisher.State()
+	served, g := s.publisher.Served(), s.publisher.Holding()
 	if served == nil {
 		return nil
 	}
@@ -244,7 +244,7 @@ func (s *Server) owners(snapshots ...*kube.Snapshot) shadowdiff.OwnerFunc {
 		return nil
 	}
 	snapshots = slices.DeleteFunc(snapshots, func(one *kube.Snapshot) bool { return one == nil })
-	view := s.publisher.View()
+	view := s.publisher.Tables()
 	if view.Served != nil {
 		snapshots = append(snapshots, view.Served.Snapshot)
 	}

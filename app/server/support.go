@@ -73,7 +73,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 // report returns the status.
 func (s *Server) report() api.Status {
 	r := api.Status{
-		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: s.publisher.State().Guard,
+		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: s.publisher.Holding().Guard,
 		Decisions: s.decisions.Last(), Problems: poller.CountBySeverity(s.problems()),
 		Table: s.cache.Status(), LastKnownGood: s.publisher.File(), DyingClients: s.clients.Dying(), Canary: s.canary.status(),
 	}
@@ -226,7 +226,7 @@ func (s *Server) console() *console.Console {
 	cfg := console.Config{
 		Name: s.clients.name, Version: s.cfg.Version, Relay: s.cfg.Source == nil, State: s.consoleState, AcceptCommand: acceptCommand,
 		Logger: s.log,
-		Fleet: func(ctx context.Context, q fleet.Query) (fleet.View, error) {
+		Fleet: func(ctx context.Context, q fleet.Query) (fleet.Clients, error) {
 			q.Limit = consoleClients
 			return *s.clients.merged(ctx, q), nil
 		},

@@ -21,7 +21,7 @@ const (
 
 // warned returns conditions that need an operator: lost hosts, crashed proxies, and takeovers of many routes.
 func (s *Server) warned(dying int) (all []api.Warning) {
-	if lost := s.publisher.State().Lost; lost.Share() > publish.WarnLost {
+	if lost := s.publisher.Holding().Lost; lost.Share() > publish.WarnLost {
 		w := api.Warning{What: api.WarnLost, Since: lost.Since.UTC()}
 		changes, scope := s.lossChanges(lost.Since)
 		w.Text = fmt.Sprintf("%.0f %% of hosts lost since %s, published (%d of %d); last change: %s", 100*lost.Share(), clock(lost.Since), lost.Hosts, lost.Of, changes)

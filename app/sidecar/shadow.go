@@ -208,7 +208,7 @@ func (c *controller) owners() shadowdiff.OwnerFunc {
 		return nil
 	}
 	var snapshots []*kube.Snapshot
-	view := p.publisher.View()
+	view := p.publisher.Tables()
 	if view.Served != nil {
 		snapshots = append(snapshots, view.Served.Snapshot)
 	}

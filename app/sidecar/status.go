@@ -119,7 +119,7 @@ func (s *Sidecar) status() statusReport {
 	}
 	if p := s.controller.selfNow.Load(); p != nil {
 		r.Self = &selfReport{
-			Fallback: p.fallback, Source: p.poller.Status(), Guard: p.publisher.State().Guard,
+			Fallback: p.fallback, Source: p.poller.Status(), Guard: p.publisher.Holding().Guard,
 			Problems: poller.CountBySeverity(p.compiler.Problems()),
 		}
 	}

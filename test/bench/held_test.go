@@ -36,7 +36,7 @@ func BenchmarkHeld(b *testing.B) {
 			before := processorTime(b)
 			for n := 1; b.Loop(); n++ {
 				h.replacePod(n)
-				if tt.asked && !h.publisher.State().Held {
+				if tt.asked && !h.publisher.Holding().Held {
 					b.Fatal("nothing is held")
 				}
 			}

@@ -200,9 +200,9 @@ func (p *meteredProxy) follow(t *testing.T, routes string) {
 }
 
 // view returns the view of a replica or relay of the fleet.
-func (p *process) view(t *testing.T, query url.Values) *fleet.View {
+func (p *process) view(t *testing.T, query url.Values) *fleet.Clients {
 	t.Helper()
-	v := &fleet.View{}
+	v := &fleet.Clients{}
 	p.supportJSON(t, "/clients?"+query.Encode(), v)
 	return v
 }
@@ -228,7 +228,7 @@ func (f *fleetUnderTest) agrees(t *testing.T) time.Duration {
 }
 
 // wrong lists the differences between a view and the truth.
-func (f *fleetUnderTest) wrong(v *fleet.View) (wrong []string) {
+func (f *fleetUnderTest) wrong(v *fleet.Clients) (wrong []string) {
 	found := make(map[string]fleet.Client)
 	for _, c := range v.Clients {
 		found[c.ID] = c

@@ -234,7 +234,7 @@ func (m *model) settle() {
 	m.step(8, 0)
 	m.pass(90)
 	for _, l := range m.levels {
-		if m.wrong == nil && l.publisher.State().Held {
+		if m.wrong == nil && l.publisher.Holding().Held {
 			m.acceptAt(l, 0)
 		}
 		m.pass(20)

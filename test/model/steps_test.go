@@ -156,7 +156,7 @@ func (m *model) misfortune(n int) {
 
 // acceptAt accepts what a level holds: under the right digest, a wrong one, or none.
 func (m *model) acceptAt(l *level, which int) {
-	s := l.publisher.State()
+	s := l.publisher.Holding()
 	a := publish.Acceptance{Digest: s.Digest, By: "model", Why: "test"}
 	switch which {
 	case 2:

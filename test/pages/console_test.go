@@ -32,7 +32,7 @@ type world struct {
 	mu       sync.Mutex
 	state    console.Server
 	problems []poller.Problem
-	view     fleet.View
+	view     fleet.Clients
 	viewErr  error
 	asked    []string // states of the fleet
 }
@@ -58,7 +58,7 @@ func (w *world) config() console.Config {
 			return append([]poller.Problem(nil), w.problems...)
 		},
 		AcceptCommand: "routesrv accept",
-		Fleet: func(_ context.Context, q fleet.Query) (fleet.View, error) {
+		Fleet: func(_ context.Context, q fleet.Query) (fleet.Clients, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.asked = append(w.asked, string(q.State))
@@ -288,7 +288,7 @@ func TestTheFleetIsAskedOnceForManyPages(t *testing.T) {
 // shows the replicas side by side.
 func TestProxyThatRefusesRoutesIsNotGreen(t *testing.T) {
 	w := newWorld()
-	w.view = fleet.View{
+	w.view = fleet.Clients{
 		Counts: fleet.Counts{Current: 2, Silent: 1}, Total: 3,
 		Clients: []fleet.Client{
 			{ID: "ingress/old", State: fleet.Current, Kind: fleet.Sidecar, Refused: 4},
@@ -308,7 +308,7 @@ func TestProxyThatRefusesRoutesIsNotGreen(t *testing.T) {
 
 func TestFleetShowsWhoLags(t *testing.T) {
 	w := newWorld()
-	w.view = fleet.View{
+	w.view = fleet.Clients{
 		Counts: fleet.Counts{Current: 296, Behind: 2, Rejected: 1, Silent: 1}, Total: 300,
 		Clients: []fleet.Client{
 			{ID: "ingress/proxy-7", State: fleet.Rejected, Reason: "the guard holds it", Zone: "a", Version: "v1", Kind: fleet.Sidecar},

@@ -379,7 +379,7 @@ func TestForgedEvidence(t *testing.T) {
 }
 
 // clients returns the fleet as the server shows it.
-func (r *rehearsal) clients(t *testing.T) (v fleet.View) {
+func (r *rehearsal) clients(t *testing.T) (v fleet.Clients) {
 	t.Helper()
 	a, err := programs.Fetch(t.Context(), r.server.Support+api.PathClients, "")
 	if err == nil {

@@ -102,7 +102,7 @@ func TestClientsOfTheCanaryAreJudgedByItsTable(t *testing.T) {
 	ask("/canary/routes", fleetTag, "late")
 	got := make(map[string]string)
 	f.eventually("all clients", func() bool { // a client is counted once its answer is complete
-		var view fleet.View
+		var view fleet.Clients
 		if err := json.Unmarshal([]byte(f.request(http.MethodGet, f.support, api.PathClients).body), &view); err != nil {
 			t.Fatal(err)
 		}

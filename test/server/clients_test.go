@@ -19,10 +19,10 @@ import (
 )
 
 // view returns the answer of /clients.
-func (f *fixture) view(query string) *fleet.View {
+func (f *fixture) view(query string) *fleet.Clients {
 	f.t.Helper()
 	got := f.request(http.MethodGet, f.support, "/clients"+query)
-	v := &fleet.View{}
+	v := &fleet.Clients{}
 	if err := json.Unmarshal([]byte(got.body), v); err != nil || got.status != http.StatusOK {
 		f.t.Fatalf("/clients: %d, %v\n%s", got.status, err, got.body)
 	}
@@ -31,7 +31,7 @@ func (f *fixture) view(query string) *fleet.View {
 
 // seen waits for an answer of /clients that is as a test wants it: a client may have its answer before the server has noted what it
 // holds.
-func (f *fixture) seen(query string, as func(*fleet.View) bool) (v *fleet.View) {
+func (f *fixture) seen(query string, as func(*fleet.Clients) bool) (v *fleet.Clients) {
 	f.t.Helper()
 	f.eventually("such an answer of /clients"+query, func() bool {
 		v = f.view(query)
@@ -73,7 +73,7 @@ func TestReplicasOfOneHostHaveDifferentNames(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		httpserve.Mux(httpserve.SupportListener, s.Endpoints()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/clients?limit=1", nil))
-		v := &fleet.View{}
+		v := &fleet.Clients{}
 		if err := json.Unmarshal(w.Body.Bytes(), v); err != nil {
 			t.Fatalf("%v\n%s", err, w.Body)
 		}
@@ -104,7 +104,7 @@ func TestClientsAreSeenByWhatTheyDo(t *testing.T) {
 	f.ask(http.MethodHead, "/routes", "", "User-Agent", "probe")
 	f.ask(http.MethodGet, "/routes", "", "User-Agent", "routesrv-peer")
 
-	v := f.seen("", func(v *fleet.View) bool { return len(v.Clients) >= 3 })
+	v := f.seen("", func(v *fleet.Clients) bool { return len(v.Clients) >= 3 })
 	states := make(map[string]fleet.Client)
 	for _, c := range v.Clients {
 		states[c.ID] = c
@@ -133,7 +133,7 @@ func TestClientsAreSeenByWhatTheyDo(t *testing.T) {
 	f.apply(ingress("b"))
 	f.eventually("another table", func() bool { return f.get("/routes").header.Get("Etag") != etag })
 	f.ask(http.MethodGet, "/routes", "", "Routesrv-Client", someone, "If-None-Match", etag)
-	f.seen("?id=ingress/p", func(v *fleet.View) bool {
+	f.seen("?id=ingress/p", func(v *fleet.Clients) bool {
 		return v.Clients[0].State == fleet.Behind && v.Clients[0].BehindVersions == 1
 	})
 	f.eventually("the metric", func() bool { return !strings.Contains(f.metrics(), `routesrv_clients{state="behind"} 0`) })
@@ -233,11 +233,11 @@ func TestPeersAreMerged(t *testing.T) {
 	second.ready()
 	second.ask(http.MethodGet, "/routes", "", "Routesrv-Client", someone)
 	// Asked here, so that the server that merges answers at once.
-	known := second.seen("?local", func(v *fleet.View) bool { return len(v.Clients) == 1 })
+	known := second.seen("?local", func(v *fleet.Clients) bool { return len(v.Clients) == 1 })
 	f := start(t, service+ingresses("a"), func(cfg *server.Config) {
 		cfg.Name = "first"
 		cfg.PeerClients = func(context.Context) []fleet.Answer {
-			return []fleet.Answer{{Address: "a", View: known}, {Address: "b", Err: context.DeadlineExceeded}}
+			return []fleet.Answer{{Address: "a", Clients: known}, {Address: "b", Err: context.DeadlineExceeded}}
 		}
 	})
 	f.ready()

@@ -46,7 +46,7 @@ func TestACountMovesThatManyProxies(t *testing.T) {
 		go func() { defer close(done); s.RunTables(ctx) }()
 		t.Cleanup(func() { cancel(); <-done })
 	}
-	inExec := func(view *fleet.View) (nodes []string) {
+	inExec := func(view *fleet.Clients) (nodes []string) {
 		for _, c := range view.Clients {
 			if c.Mode == "Exec" {
 				nodes = append(nodes, c.Node)
@@ -59,7 +59,7 @@ func TestACountMovesThatManyProxies(t *testing.T) {
 	}
 	exec := func(n int) string {
 		var nodes []string
-		f.seen("", func(v *fleet.View) bool {
+		f.seen("", func(v *fleet.Clients) bool {
 			if len(v.Clients) < 4 {
 				return false
 			}

@@ -34,7 +34,7 @@ func TestReportsChangeNoTable(t *testing.T) {
 			t.Fatalf("report %d: %d %s", i, sent.status, sent.body)
 		}
 	}
-	f.seen("", func(v *fleet.View) bool { return len(v.Suspects) == 1 && v.Suspects[0].Clients == 20 })
+	f.seen("", func(v *fleet.Clients) bool { return len(v.Suspects) == 1 && v.Suspects[0].Clients == 20 })
 	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); f.polled() { // nothing shows that nothing happens
 		if got := f.get("/routes").body; got != table || f.guard().KeptCount != 0 {
 			t.Fatalf("kept %+v, table\n%s", f.guard().Kept, got)

@@ -181,8 +181,8 @@ func TestTableWithoutEndpointsIsHeldAfterTheServer(t *testing.T) {
 			if got := relay.get("/routes"); got.body != before {
 				t.Errorf("the relay serves\n%s", got.body)
 			}
-			root.eventually("held table in the data plane", func() bool { return plane.Publisher().State().Held })
-			if g := plane.Publisher().State(); g.Reason != guard.BackendsLost || string(plane.Current().Text()) != before {
+			root.eventually("held table in the data plane", func() bool { return plane.Publisher().Holding().Held })
+			if g := plane.Publisher().Holding(); g.Reason != guard.BackendsLost || string(plane.Current().Text()) != before {
 				t.Errorf("the data plane holds for %+v and has\n%s", g, plane.Current().Text())
 			}
 		})

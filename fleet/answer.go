@@ -37,8 +37,8 @@ const (
 	Proxy Kind = "proxy"
 )
 
-// View is the body of GET /clients. Fields may be added; existing ones keep their names and meaning.
-type View struct {
+// Clients is the body of GET /clients. Fields may be added; existing ones keep their names and meaning.
+type Clients struct {
 	Time  time.Time `json:"time"`            // of the answer
 	Table *Table    `json:"table,omitempty"` // served by the answering replica; nil before the first table
 	// Counts are the clients in each state, whatever the filter, without those behind relays; Total is their sum.
@@ -181,7 +181,7 @@ type Client struct {
 	Suspects []Suspect `json:"suspects,omitempty"`
 }
 
-// MaxGroups is how many zones and versions a View contains at most.
+// MaxGroups is how many zones and versions an answer contains at most.
 const MaxGroups = 100
 
 // Forget is how long a silent client is remembered.
