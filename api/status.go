@@ -28,7 +28,7 @@ type Status struct {
 	LastKnownGood *File          `json:"last_known_good,omitempty"`
 }
 
-// PathCanary is before the paths of the table of the canary.
+// PathCanary is the prefix of the paths of the canary's table.
 const PathCanary = "/canary"
 
 // MaxSoaking is the maximum number of objects in a status.

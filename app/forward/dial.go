@@ -1,8 +1,8 @@
 package forward
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -57,7 +57,7 @@ func (p *Pod) dial(port int) (*conn, error) {
 	failures, data := streams[0], streams[1]
 	failures.Close() // the client sends nothing on this stream
 	local, remote := net.Pipe()
-	c := &conn{Conn: local, session: session, failure: make(chan string, 1)}
+	c := &conn{Conn: local, session: session, reported: make(chan struct{})}
 	forward := func(to io.WriteCloser, from io.Reader) {
 		_, _ = io.Copy(to, from) // the other side sees the end
 		to.Close()
@@ -65,11 +65,12 @@ func (p *Pod) dial(port int) (*conn, error) {
 	go forward(data, remote)
 	go forward(remote, data)
 	go func() {
-		defer close(c.failure)
-		if text, err := io.ReadAll(io.LimitReader(failures, maxFailure)); err == nil && len(text) > 0 {
-			c.failure <- fmt.Sprintf("pod %s port %d: %s", p.Name, port, clip(string(text)))
-			remote.Close() // the stream of data has no end then
+		text, err := io.ReadAll(io.LimitReader(failures, maxFailure))
+		if err == nil && len(text) > 0 {
+			c.failure = fmt.Errorf("pod %s port %d: %s", p.Name, port, clip(string(text)))
+			defer remote.Close() // the stream of data has no end then
 		}
+		close(c.reported)
 	}()
 	return c, nil
 }
@@ -110,7 +111,9 @@ const maxFailure = 4 << 10
 type conn struct {
 	net.Conn
 	session httpstream.Connection // of this connection alone
-	failure chan string           // the kubelet's message, if it could not connect; then closed
+
+	reported chan struct{} // closed when the kubelet has nothing more to report
+	failure  error         // what it reported, if it could not connect; set before reported is closed
 }
 
 // Read implements net.Conn.
@@ -126,15 +129,14 @@ func (c *conn) Write(b []byte) (int, error) {
 }
 
 // explain returns the kubelet's message instead of the error of the pipe. The message may arrive a little later than the end of the data.
+// Reads and writes both get it, since an HTTP client may report either.
 func (c *conn) explain(err error) error {
 	if err == nil {
 		return nil
 	}
 	select {
-	case text := <-c.failure:
-		if text != "" {
-			return errors.New(text)
-		}
+	case <-c.reported:
+		return cmp.Or(c.failure, err)
 	case <-time.After(200 * time.Millisecond):
 	}
 	return err
