@@ -50,32 +50,50 @@ func with(s *set[entry], hash uint64) iter.Seq[claim] {
 	}
 }
 
-// contest is the outcome for an id that several routes claim. It is immutable. Hashes of 64 bits with a random seed stand for ids.
+// contest is the outcome for an id that several routes claim. It is immutable.
 type contest struct {
-	hash   uint64
+	hash   uint64 // of the id
+	id     string
 	claims []claim // the winner first
+	// other is the contest of another id with the same hash; nil except by chance.
+	other *contest
 }
 
 func (c *contest) compare(o *contest) int { return cmp.Compare(c.hash, o.hash) }
 
-func (s *state) contestOf(hash uint64) *contest {
+func (s *state) contestOf(hash uint64, texts *rules.Texts) (first *contest) {
 	n := 0
 	for range with(s.ids, hash) {
 		if n++; n == 2 {
-			return &contest{hash, oldest(slices.Collect(with(s.ids, hash)))}
+			break
 		}
 	}
-	return nil
+	if n < 2 {
+		return nil
+	}
+	several := slices.Collect(with(s.ids, hash))
+	byID := make(map[string][]claim)
+	for _, c := range several {
+		id := texts.ID(c.section.unit, c.route())
+		byID[id] = append(byID[id], c)
+	}
+	for id, claims := range byID {
+		first = &contest{hash, id, oldest(claims), first}
+	}
+	return first
 }
 
-// contest returns the contest for an id; nil if at most one route claims it.
-func (s *state) contest(hash uint64) *contest {
-	found, _ := s.contests.Get(&contest{hash: hash})
+// contest returns the contest that a route of the state takes part in; nil if it alone claims its id.
+func (s *state) contest(c claim) *contest {
+	found, _ := s.contests.Get(&contest{hash: c.route().ID})
+	for found != nil && found.other != nil && !slices.Contains(found.claims, c) {
+		found = found.other
+	}
 	return found
 }
 
 func (s *state) has(c claim) bool {
-	contest := s.contest(c.route().ID)
+	contest := s.contest(c)
 	return contest == nil || contest.claims[0] == c
 }
 
@@ -108,18 +126,18 @@ func (c *change) settleIDs() {
 	load(c.matches, c.added, func(r *rules.Route) uint64 { return r.Match })
 	var texts rules.Texts // of an object with many contests once
 	for _, hash := range distinct(ids) {
-		was, is := c.contest(hash), c.contestOf(hash)
+		was, _ := c.contests.Get(&contest{hash: hash})
+		is := c.contestOf(hash, &texts)
 		if is != nil {
 			c.contests.Set(is)
 		} else if was != nil {
 			c.contests.Delete(was)
 		}
 		for _, of := range [2]*contest{was, is} { // whether they are in the table may differ
-			if of == nil {
-				continue
-			}
-			for _, one := range of.claims {
-				matches = append(matches, one.route().Match)
+			for ; of != nil; of = of.other {
+				for _, one := range of.claims {
+					matches = append(matches, one.route().Match)
+				}
 			}
 		}
 	}
@@ -159,27 +177,27 @@ func load(s *set[entry], added []claim, hash func(*rules.Route) uint64) {
 func (c *change) differing() (gone, fresh []claim) {
 	contests, seen := make(map[*contest]bool), make(map[claim]bool)
 	flipped := func(of *contest) { // routes of other objects may have got an id, or lost one
-		if of == nil || contests[of] {
-			return
-		}
-		contests[of] = true
-		for _, one := range of.claims {
-			if seen[one] || !c.before.exists(one) || !c.exists(one) {
-				continue
-			}
-			seen[one] = true
-			switch had, has := c.before.has(one), c.has(one); {
-			case had && !has:
-				gone = append(gone, one)
-			case has && !had:
-				fresh = append(fresh, one)
+		for ; of != nil && !contests[of]; of = of.other {
+			contests[of] = true
+			for _, one := range of.claims {
+				if seen[one] || !c.before.exists(one) || !c.exists(one) {
+					continue
+				}
+				seen[one] = true
+				switch had, has := c.before.has(one), c.has(one); {
+				case had && !has:
+					gone = append(gone, one)
+				case has && !had:
+					fresh = append(fresh, one)
+				}
 			}
 		}
 	}
 	for _, list := range [2][]claim{c.removed, c.added} {
 		for _, one := range list {
 			for _, s := range [2]*state{c.before, c.state} {
-				flipped(s.contest(one.route().ID))
+				of, _ := s.contests.Get(&contest{hash: one.route().ID})
+				flipped(of)
 			}
 		}
 	}

@@ -66,7 +66,7 @@ func (s *state) inspect(o *object) (all []InspectedRoute) {
 			r := c.route()
 			found := InspectedRoute{ID: texts.ID(o.unit, r), Route: texts.Route(o.unit, r), Main: r.Match != 0, Wins: s.has(c)}
 			if !found.Wins {
-				found.Keeper = s.contest(r.ID).claims[0].section.owner()
+				found.Keeper = s.contest(c).claims[0].section.owner()
 			}
 			found.Clones = slices.Collect(texts.Rows(o.unit, r))
 			if found.Route != nil {
@@ -168,7 +168,7 @@ func (c *change) problemsOf(o *object) []rules.Problem {
 		if one.section.object != o {
 			continue
 		}
-		if contest := c.contest(one.route().ID); contest != nil && !contests[contest] {
+		if contest, _ := c.contests.Get(&contest{hash: one.route().ID}); contest != nil && !contests[contest] {
 			contests[contest] = true
 			ofIDs = append(ofIDs, contest.problems(&texts)...)
 		}

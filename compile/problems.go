@@ -69,17 +69,17 @@ func (s *state) eastWestProblems() []rules.Problem {
 }
 
 func (c *contest) problems(texts *rules.Texts) (problems []rules.Problem) {
-	winner := c.claims[0]
-	for _, loser := range c.claims[1:] {
-		if !texts.Same(loser.section.unit, loser.route(), winner.section.unit, winner.route()) {
-			problems = append(problems, duplicate(loser, winner, texts))
+	for ; c != nil; c = c.other {
+		for _, loser := range c.claims[1:] {
+			if !texts.Same(loser.section.unit, loser.route(), c.claims[0].section.unit, c.claims[0].route()) {
+				problems = append(problems, duplicate(c.id, loser, c.claims[0], texts))
+			}
 		}
 	}
 	return problems
 }
 
-func duplicate(loser, winner claim, texts *rules.Texts) rules.Problem {
-	id := texts.ID(winner.section.unit, winner.route())
+func duplicate(id string, loser, winner claim, texts *rules.Texts) rules.Problem {
 	owner, keeper := loser.section.owner(), winner.section.owner()
 	message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s", id,
 		rules.Shortened(texts.Expression(winner.section.unit, winner.route())),
@@ -99,6 +99,7 @@ func duplicate(loser, winner claim, texts *rules.Texts) rules.Problem {
 	}
 }
 
+// shadow has the problems of routes that match the same requests. It is immutable.
 type shadow struct {
 	hash     uint64 // of what they match
 	problems []rules.Problem

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,14 +11,18 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 // Limits of reading the metrics of a proxy.
 const (
 	maxMetrics     = 64 << 20
+	maxParsed      = 2 << 20 // of the text that is parsed as a whole
 	metricsTimeout = 2 * time.Second
 )
 
@@ -101,26 +106,17 @@ func families() []string {
 }
 
 func parseMetrics(in io.Reader) (*figures, error) {
-	f, isSkipper := &figures{}, false
 	limited := &io.LimitedReader{R: in, N: maxMetrics}
+	var wanted bytes.Buffer
 	lines := bufio.NewScanner(limited)
 	for lines.Scan() {
-		line := lines.Text()
-		name := line[:max(strings.IndexAny(line, "{ "), 0)]
-		value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
-		if !slices.Contains(families(), name) || err != nil || !(value >= 0 && value < 1<<40) {
-			continue
+		line := lines.Bytes()
+		if name := line[:max(bytes.IndexAny(line, "{ "), 0)]; slices.Contains(families(), string(name)) {
+			wanted.Write(line)
+			wanted.WriteByte('\n')
 		}
-		isSkipper = isSkipper || strings.HasPrefix(name, "skipper_")
-		switch {
-		case name == "process_start_time_seconds":
-			f.started = timeOf(value)
-		case name == "skipper_route_invalid":
-			f.refused += uint64(value)
-		case strings.Contains(line, `{key="routes.total"}`):
-			f.table = true
-		case strings.Contains(line, `{key="routes.updated_timestamp"}`):
-			f.applied = timeOf(value)
+		if wanted.Len() > maxParsed {
+			return nil, fmt.Errorf("more than %d MiB of the series that are read", maxParsed>>20)
 		}
 	}
 	switch {
@@ -128,10 +124,46 @@ func parseMetrics(in io.Reader) (*figures, error) {
 		return nil, fmt.Errorf("more than %d MiB", maxMetrics>>20)
 	case lines.Err() != nil:
 		return nil, lines.Err()
-	case !isSkipper:
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	all, err := parser.TextToMetricFamilies(&wanted)
+	if err != nil {
+		return nil, err
+	}
+	f, isSkipper := &figures{}, false
+	for name, family := range all {
+		for _, m := range family.Metric {
+			value := m.GetUntyped().GetValue() // lines with types are not wanted
+			if !(value >= 0 && value < 1<<40) {
+				continue
+			}
+			isSkipper = isSkipper || strings.HasPrefix(name, "skipper_")
+			switch {
+			case name == "process_start_time_seconds":
+				f.started = timeOf(value)
+			case name == "skipper_route_invalid":
+				f.refused += uint64(value)
+			case keyOf(m) == "routes.total":
+				f.table = true
+			case keyOf(m) == "routes.updated_timestamp":
+				f.applied = timeOf(value)
+			}
+		}
+	}
+	if !isSkipper {
 		return nil, errors.New("not the metrics of a Skipper with -metrics-flavour=prometheus")
 	}
 	return f, nil
+}
+
+// keyOf returns the label key of a series.
+func keyOf(m *dto.Metric) string {
+	for _, l := range m.Label {
+		if l.GetName() == "key" {
+			return l.GetValue()
+		}
+	}
+	return ""
 }
 
 // timeOf returns the time of seconds since 1970; zero for 0.

@@ -51,6 +51,9 @@ func TestMetricsOfASkipper(t *testing.T) {
 		"with a table": {prometheusText, figures{
 			started: time.Unix(1795316000, 500_000_000), applied: time.Unix(1795316107, 0), table: true, refused: 3,
 		}},
+		"with the times of samples": {"skipper_custom_total{key=\"incoming.HTTP/1.1\"} 1 1795316107000\nprocess_start_time_seconds 1795316000 1795316107000\n", figures{
+			started: time.Unix(1795316000, 0),
+		}},
 		"just started": {"skipper_custom_total{key=\"incoming.HTTP/1.1\"} 1\n", figures{}},
 	} {
 		got, err := parseMetrics(strings.NewReader(test.text))
